@@ -1,0 +1,1 @@
+//! The HTTP side of Roundhouse: admits work, waits for answers, streams events

@@ -1,0 +1,100 @@
+//! What an `openai` agent is configured with.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// Settings of one agent on the `openai` engine. The root crate fills them from its own table of agents.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where the API is, without `/chat/completions`: `http://127.0.0.1:11434/v1`. A query is kept.
+    pub base_url: String,
+    /// Sent as a bearer token; `None`: no `Authorization` header.
+    pub api_key: Option<Secret>,
+    /// The model, unless the session has its own.
+    pub model: String,
+    /// The system prompt, sent as it is, so that prompt caches hold. Empty: none.
+    pub instructions: String,
+    /// What tokens cost; `None`: costs are unknown.
+    pub prices: Option<Prices>,
+    /// Headers added to each request. They may carry keys, so their values are treated as such.
+    pub extra_headers: BTreeMap<String, Secret>,
+    /// Members added to each request's body (`temperature`, `max_tokens`, …); never one that the engine sets itself.
+    pub extra_body: serde_json::Map<String, serde_json::Value>,
+    /// How often one model call is tried before its first token, the first try included.
+    pub max_tries: u32,
+    /// The longest wait for a connection.
+    pub connect_timeout: Duration,
+    /// The longest wait for the head of the answer. A model may have to be loaded first.
+    pub first_byte_timeout: Duration,
+    /// The longest silence within an answer; a comment breaks it too.
+    pub idle_timeout: Duration,
+    /// The wait before the second try; it doubles with each try.
+    pub retry_delay: Duration,
+    /// The longest wait between two tries, also where the provider asks for more.
+    pub max_retry_delay: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            base_url: String::new(),
+            api_key: None,
+            model: String::new(),
+            instructions: String::new(),
+            prices: None,
+            extra_headers: BTreeMap::new(),
+            extra_body: serde_json::Map::new(),
+            max_tries: 4,
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_mins(5),
+            idle_timeout: Duration::from_mins(10),
+            retry_delay: Duration::from_millis(500),
+            max_retry_delay: Duration::from_mins(1),
+        }
+    }
+}
+
+/// Prices in US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Input tokens that are not read from the cache.
+    pub input: f64,
+    /// Output tokens, reasoning included.
+    pub output: f64,
+    /// Input tokens read from the cache; absent: the price of input.
+    pub cache: Option<f64>,
+}
+
+/// A text that is never shown: its `Debug` is a mask.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The secret itself, for the one place that sends it.
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(secret: String) -> Self {
+        Self(secret)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(secret: &str) -> Self {
+        Self(secret.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}

@@ -1,0 +1,95 @@
+//! Tokens as providers report them, and what they cost.
+
+use serde::Deserialize;
+
+use super::lenient::Count;
+use super::settings::Prices;
+use crate::contract::{EngineError, Usage};
+
+/// The `usage` object of an answer. Not every server has every part.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReportedUsage {
+    prompt_tokens: Count,
+    completion_tokens: Count,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct PromptDetails {
+    cached_tokens: Count,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CompletionDetails {
+    reasoning_tokens: Count,
+}
+
+impl ReportedUsage {
+    /// The contract's view of one model call, priced where prices are known.
+    pub(super) fn priced(self, rates: Option<Rates>) -> Usage {
+        let cached = self.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
+        let usage = Usage {
+            input_tokens: self.prompt_tokens.0.saturating_sub(cached),
+            output_tokens: self.completion_tokens.0,
+            cache_tokens: cached,
+            thinking_tokens: self.completion_tokens_details.unwrap_or_default().reasoning_tokens.0,
+            cost_nanos: None,
+        };
+        Usage { cost_nanos: rates.map(|rates| rates.cost_nanos(&usage)), ..usage }
+    }
+}
+
+/// Prices in trillionths of a dollar per token: whole numbers, down to a millionth of a dollar per million tokens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    input: i128,
+    output: i128,
+    cache: i128,
+}
+
+impl Rates {
+    pub(super) fn new(prices: Prices) -> Result<Self, EngineError> {
+        Ok(Self {
+            input: picodollars_per_token(prices.input)?,
+            output: picodollars_per_token(prices.output)?,
+            cache: picodollars_per_token(prices.cache.unwrap_or(prices.input))?,
+        })
+    }
+
+    /// Summed exactly and rounded once.
+    fn cost_nanos(self, usage: &Usage) -> i64 {
+        let picodollars = i128::from(usage.input_tokens) * self.input
+            + i128::from(usage.output_tokens) * self.output
+            + i128::from(usage.cache_tokens) * self.cache;
+        i64::try_from((picodollars + 500) / 1000).unwrap_or(i64::MAX)
+    }
+}
+
+fn picodollars_per_token(dollars_per_million: f64) -> Result<i128, EngineError> {
+    // A million dollars per million tokens: above it is a mistake, and below it nothing can overflow.
+    if !(0.0..=1e6).contains(&dollars_per_million) {
+        return Err(EngineError::Unavailable(format!(
+            "{dollars_per_million} is not a price per million tokens"
+        )));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range is checked above, and the value is rounded"
+    )]
+    Ok((dollars_per_million * 1e6).round() as i128)
+}
+
+/// The sum of two model calls. A cost that is unknown in part is unknown.
+pub(super) fn sum(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
+        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
+        cache_tokens: a.cache_tokens.saturating_add(b.cache_tokens),
+        thinking_tokens: a.thinking_tokens.saturating_add(b.thinking_tokens),
+        cost_nanos: a.cost_nanos.zip(b.cost_nanos).map(|(a, b)| a.saturating_add(b)),
+    }
+}

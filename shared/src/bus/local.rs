@@ -1,0 +1,79 @@
+//! The bus within one process: the topics are the log.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+
+use super::topics::{Keep, Topics};
+use super::{BusError, LOG_EVENTS, LOG_KEPT, NOTICES, Notice, Numbering};
+use crate::domain::{Event, EventId, LeaseToken, NewEvent, SessionId};
+
+/// Most bytes of one session's log.
+const LOG_BYTES: usize = 2 << 20;
+/// Most sessions whose log is kept while nobody follows them.
+const LOGS: usize = 20_000;
+
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) topics: Arc<Topics>,
+    pub(super) notices: broadcast::Sender<Notice>,
+}
+
+impl Local {
+    pub(super) fn new() -> Self {
+        let topics = Arc::new(Topics::new(Keep::Log(LOG_KEPT, LOGS), LOG_EVENTS, LOG_BYTES));
+        Self { topics, notices: broadcast::Sender::new(NOTICES) }
+    }
+
+    pub(super) fn publish(
+        &self,
+        session: SessionId,
+        fence: Option<LeaseToken>,
+        numbering: Numbering,
+        events: &[NewEvent],
+    ) -> Result<(), BusError> {
+        let topic = self.topics.of(session);
+        {
+            let mut state = topic.state();
+            if let Some(LeaseToken(token)) = fence {
+                if token < state.token {
+                    return Err(BusError::Fenced);
+                }
+                state.token = token;
+            }
+            let tail = match state.ring.tail() {
+                Some(tail) if numbering == Numbering::Continue => tail,
+                _ => {
+                    let epoch = new_epoch();
+                    state.ring.restart(epoch, 0);
+                    EventId { epoch, n: 0 }
+                }
+            };
+            for (n, event) in (tail.n + 1..).zip(events) {
+                state.ring.push(Event {
+                    id: EventId { epoch: tail.epoch, n },
+                    name: event.name,
+                    job: event.job,
+                    turn: event.turn,
+                    data: event.data.as_str().into(),
+                });
+            }
+        }
+        topic.ring_bell();
+        Ok(())
+    }
+
+    pub(super) fn notify(&self, notices: &[Notice]) {
+        for notice in notices {
+            // Nobody listening is fine.
+            let _ = self.notices.send(*notice);
+        }
+    }
+}
+
+/// A numbering that no other session or process has had.
+pub(super) fn new_epoch() -> u64 {
+    let (high, low) = uuid::Uuid::now_v7().as_u64_pair();
+    // Milliseconds and random bits; within 53 bits, so that Lua and JavaScript keep it exactly.
+    (high ^ low.rotate_left(17)) & ((1 << 53) - 1)
+}

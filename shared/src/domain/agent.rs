@@ -1,0 +1,63 @@
+//! Agents: named configurations, and what runs their turns.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What runs an agent's turns. Data only: the trait of that name lives with the engines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+pub enum EngineKind {
+    /// A loop over any OpenAI-compatible model.
+    #[serde(rename = "openai")]
+    OpenAi,
+}
+
+impl EngineKind {
+    /// The name in the API, the configuration and the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "openai" => Some(Self::OpenAi),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An agent as everybody may see it: no secrets, no instructions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    /// The name in routes and in the configuration.
+    pub name: String,
+    /// What runs its turns.
+    pub engine: EngineKind,
+    /// The model it uses unless a session or a message names another.
+    pub model: Option<String>,
+    /// A demonstration that answers by rule, not by a model.
+    pub demo: bool,
+}
+
+/// An agent together with whether one worker can run it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus {
+    /// The agent.
+    #[serde(flatten)]
+    pub agent: Agent,
+    /// Whether it can run turns now.
+    pub available: bool,
+    /// Why not, where it cannot.
+    pub reason: Option<String>,
+}

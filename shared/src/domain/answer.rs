@@ -1,0 +1,99 @@
+//! What a turn answers, and what it used.
+
+use serde::{Deserialize, Serialize};
+
+use super::{EngineKind, JobId, MessageId, SessionId, TurnId};
+
+/// The content of every answer to a job that was cancelled.
+pub const CANCELLED_TEXT: &str = "(target session cancelled)";
+
+/// Tokens and cost as whole numbers, so that sums are exact.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Input tokens that were not read from the provider's cache.
+    pub input_tokens: i64,
+    /// Output tokens.
+    pub output_tokens: i64,
+    /// Input tokens read from the provider's cache.
+    pub cache_tokens: i64,
+    /// Cost in billionths of a US dollar; `None` where it is not known.
+    pub cost_nanos: Option<i64>,
+}
+
+/// Tokens and cost as clients see them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct TokenUsage {
+    /// Input tokens that were not read from the provider's cache.
+    pub input: i64,
+    /// Output tokens.
+    pub output: i64,
+    /// Input tokens read from the provider's cache.
+    pub cache: i64,
+    /// Cost in US dollars; `null` where it is not known.
+    pub cost: Option<f64>,
+}
+
+impl From<Usage> for TokenUsage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cache: usage.cache_tokens,
+            cost: usage.cost_nanos.map(dollars),
+        }
+    }
+}
+
+/// Billionths of a dollar as dollars.
+#[expect(clippy::cast_precision_loss, reason = "2^53 nanodollars are nine million dollars")]
+pub(crate) fn dollars(nanos: i64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+/// Where the model's memory of what came before this turn came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ContextSource {
+    /// From the engine's own conversation.
+    Native,
+    /// From the stored messages.
+    Replay,
+    /// There was nothing before.
+    Empty,
+}
+
+/// The answer to one job: the same shape for every engine, direct or injected, as JSON or as a `done` event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatResult {
+    /// The session.
+    pub session_id: SessionId,
+    /// The job that is answered.
+    pub job_id: JobId,
+    /// The job's id again: it is the correlation id.
+    pub correlation_id: JobId,
+    /// The turn that answered; absent where the job was cancelled before any turn took it.
+    pub turn_id: Option<TurnId>,
+    /// The message that holds the answer.
+    pub message_id: Option<MessageId>,
+    /// The agent.
+    pub agent: String,
+    /// Its engine.
+    pub engine: EngineKind,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// The answer's text.
+    pub content: String,
+    /// Model calls of the turn, at least 1; 0 only where no turn ran.
+    pub iterations: i64,
+    /// How long the turn took, in milliseconds.
+    pub duration_ms: i64,
+    /// What the turn used; never cumulative.
+    pub token_usage: TokenUsage,
+    /// Whether the message was sent while the agent worked.
+    pub injected: bool,
+    /// Whether the turn was cancelled.
+    pub cancelled: bool,
+    /// Where the model's memory came from.
+    pub context_source: ContextSource,
+}

@@ -1,0 +1,62 @@
+//! Messages: what is displayed, and what engines that replay are given.
+
+use serde::{Deserialize, Serialize};
+
+use super::job::names;
+use super::{JobId, MessageId, SessionId, TurnId, Usage};
+use std::fmt;
+
+names! {
+    /// Who wrote a message.
+    Role {
+        /// A person or a program, over the API.
+        User = "user",
+        /// The agent.
+        Assistant = "assistant",
+        /// A tool that the agent called.
+        Tool = "tool",
+        /// Roundhouse itself.
+        System = "system",
+    }
+}
+
+/// One message, as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    /// Its id, ascending within the session.
+    pub id: MessageId,
+    /// The session.
+    pub session: SessionId,
+    /// The turn that consumed or wrote it.
+    pub turn: Option<TurnId>,
+    /// The job that brought it.
+    pub job: Option<JobId>,
+    /// Who wrote it.
+    pub role: Role,
+    /// The text.
+    pub content: String,
+    /// Reasoning text.
+    pub thinking: Option<String>,
+    /// Tool calls, as a JSON array.
+    pub tool_calls: Option<serde_json::Value>,
+    /// The call that a tool's message answers.
+    pub tool_call_id: Option<String>,
+    /// The model that wrote it.
+    pub model: Option<String>,
+    /// What it used; `None` for messages that no model wrote.
+    pub usage: Option<Usage>,
+    /// Output tokens that were reasoning.
+    pub thinking_tokens: Option<i64>,
+    /// Attachments, as a JSON array.
+    pub attachments: Option<serde_json::Value>,
+    /// The engine's own ids of this point of its native session.
+    pub engine_metadata: Option<serde_json::Value>,
+    /// An id from outside.
+    pub external_id: Option<String>,
+    /// Where it came from: `user`, `agent:<name>`, `engine`.
+    pub origin: String,
+    /// Whether it was cut off by a cancel.
+    pub cancelled: bool,
+    /// When it arrived.
+    pub created_ms: i64,
+}

@@ -1,0 +1,23 @@
+//! The nouns of Roundhouse as plain data. No I/O.
+
+mod agent;
+mod answer;
+mod event;
+mod ids;
+mod job;
+mod lease;
+mod message;
+mod session;
+mod view;
+mod worker;
+
+pub use agent::{Agent, AgentStatus, EngineKind};
+pub use answer::{CANCELLED_TEXT, ChatResult, ContextSource, TokenUsage, Usage};
+pub use event::{Event, EventKind, EventName, NewEvent, Scope, Snapshot};
+pub use ids::{EventId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId};
+pub use job::{Job, JobKind, JobState, Lane, OnBusy, SessionJob};
+pub use lease::Lease;
+pub use message::{Message, Role};
+pub use session::{Session, SessionStatus};
+pub use view::MessageView;
+pub use worker::{HeldLease, Worker};

@@ -1,0 +1,136 @@
+//! Where a worker's jobs come from: our own apalis [`Backend`] over either kind of queue.
+//!
+//! The storages that come with apalis own a job's state and double or drop long jobs; here the row in the store decides,
+//! and apalis only executes.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use apalis_core::backend::finalize::Ephemeral;
+use apalis_core::backend::{Backend, BackendConfig};
+use apalis_core::layers::Identity;
+use apalis_core::task::Task;
+use apalis_core::task::task_id::RandomId;
+use apalis_core::worker::context::WorkerContext;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::redis::Popper;
+use super::{Delivery, Queue, QueueError};
+use crate::domain::{Lane, SessionJob};
+use crate::redis::RECONNECT_DELAY;
+
+/// The deliveries of one queue. Never fails: an error of the backend would end apalis' worker.
+pub struct Source {
+    deliveries: mpsc::Receiver<Delivery>,
+    _fetch: AbortOnDropHandle<()>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").finish_non_exhaustive()
+    }
+}
+
+impl Source {
+    pub(super) fn start(queue: Queue, lane: Lane, slots: Arc<Semaphore>, stop: CancellationToken) -> Self {
+        // One place: a delivery is handed over, not kept.
+        let (send, deliveries) = mpsc::channel(1);
+        let fetch = async move {
+            tokio::select! {
+                () = fetch(queue, lane, slots, send) => {}
+                () = stop.cancelled() => {}
+            }
+        };
+        #[expect(clippy::disallowed_methods, reason = "owned by the handle: it ends with the source")]
+        let fetch = tokio::spawn(fetch);
+        Self { deliveries, _fetch: AbortOnDropHandle::new(fetch) }
+    }
+}
+
+/// A slot, then a job, then the two together.
+async fn fetch(queue: Queue, lane: Lane, slots: Arc<Semaphore>, send: mpsc::Sender<Delivery>) {
+    let popper = Popper::default();
+    let mut away = false;
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let job = loop {
+            match next(&queue, lane, &popper).await {
+                Ok(Some(job)) => break job,
+                Ok(None) => {
+                    if std::mem::take(&mut away) {
+                        tracing::info!(queue = lane.as_str(), "the queue is back");
+                    }
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut away, true) {
+                        let error = crate::problem::chain(&error);
+                        tracing::warn!(
+                            queue = lane.as_str(),
+                            error,
+                            "the queue is away; the sweeper goes on"
+                        );
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(RECONNECT_DELAY) => {}
+                        job = queue.0.local.pop(lane) => break job,
+                    }
+                }
+            }
+        };
+        if send.send(Delivery { job, slot }).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn next(queue: &Queue, lane: Lane, popper: &Popper) -> Result<Option<SessionJob>, QueueError> {
+    match &queue.0.redis {
+        None => Ok(Some(queue.0.local.pop(lane).await)),
+        Some(redis) => tokio::select! {
+            biased;
+            job = queue.0.local.pop(lane) => Ok(Some(job)),
+            job = redis.pop(lane, popper) => job,
+        },
+    }
+}
+
+impl Backend for Source {
+    type Task = Task<Delivery>;
+    type Error = Infallible;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        _: &WorkerContext,
+    ) -> Poll<Option<Result<Self::Task, Infallible>>> {
+        self.deliveries.poll_recv(cx).map(|delivery| delivery.map(|delivery| Ok(Task::new(delivery))))
+    }
+
+    fn poll_close(&mut self, _: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BackendConfig for Source {
+    type Args = Delivery;
+    type Id = RandomId;
+    type Kind = Ephemeral;
+    type Config = ();
+    type Layer = Identity;
+
+    fn config(&self) -> &() {
+        &()
+    }
+
+    fn middleware(&mut self, _: &mut WorkerContext) -> Identity {
+        Identity::new()
+    }
+}

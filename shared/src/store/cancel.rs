@@ -1,0 +1,98 @@
+//! Cancel: a flag for the turn that runs, an answer at once for what no turn has taken.
+
+use super::db::{Tx, values};
+use super::finish::{Ended, end_job, unanswered};
+use super::tx::{Locked, SessionTx};
+use super::{Outcome, Store, StoreError};
+use crate::domain::{JobId, JobKind, JobState, SessionId, TurnId};
+
+/// What a cancel did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cancelled {
+    /// The turn that will be ended by whoever runs it.
+    pub turn: Option<TurnId>,
+    /// Jobs that were answered without any turn.
+    pub ended: Vec<Ended>,
+}
+
+impl Cancelled {
+    /// Whether there was anything to cancel.
+    pub fn any(&self) -> bool {
+        self.turn.is_some() || !self.ended.is_empty()
+    }
+}
+
+impl Store {
+    /// Cancels what a session does now: the turn that runs and the messages injected before, or the job that would
+    /// run next. An idle session is left alone.
+    pub async fn cancel_session(&self, session: SessionId) -> Result<Cancelled, StoreError> {
+        let SessionTx { mut tx, mut row } = self.lock(session).await?;
+        let cancelled = cancel_in(&mut tx, &mut row).await?;
+        tx.commit().await?;
+        Ok(cancelled)
+    }
+
+    /// Cancels one job: at once where no turn has taken it, by way of its turn where one has. An ended job is left
+    /// alone.
+    ///
+    /// # Errors
+    /// [`StoreError::JobNotFound`].
+    pub async fn cancel_job(&self, job: JobId) -> Result<(SessionId, Cancelled), StoreError> {
+        let found = self.job(job).await?.ok_or(StoreError::JobNotFound)?;
+        let SessionTx { mut tx, row } = self.lock(found.session).await?;
+        let sql = "SELECT kind, state, turn_id FROM jobs WHERE id = $1";
+        let Some(now) = tx.first(sql, values![job.0]).await? else { return Err(StoreError::JobNotFound) };
+        let mut cancelled = Cancelled::default();
+        match JobState::from_name(&now.get::<String>("state")?) {
+            Some(JobState::Pending) => {
+                cancelled.ended.push(end_unclaimed(&mut tx, &row, job, found.kind).await?);
+            }
+            Some(JobState::Claimed) => {
+                cancelled.turn = now.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
+                flag(&mut tx, &row, cancelled.turn).await?;
+            }
+            _ => {}
+        }
+        tx.commit().await?;
+        Ok((row.id, cancelled))
+    }
+}
+
+/// Cancels in a held session what it does now. Jobs that wait for turns of their own stay.
+pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked) -> Result<Cancelled, StoreError> {
+    let sql = "SELECT id, kind, state, turn_id FROM jobs WHERE session_id = $1 AND state IN ('pending', 'claimed') \
+               ORDER BY seq";
+    let mut cancelled = Cancelled::default();
+    let mut head = true;
+    for open in tx.all(sql, values![row.id.0]).await? {
+        let job = JobId(open.get("id")?);
+        let kind = JobKind::from_name(&open.get::<String>("kind")?)
+            .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
+        let claimed = open.get::<String>("state")? == JobState::Claimed.as_str();
+        if claimed {
+            cancelled.turn = open.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
+        } else if head || kind == JobKind::Inject {
+            cancelled.ended.push(end_unclaimed(tx, row, job, kind).await?);
+        }
+        head = false;
+    }
+    flag(tx, row, cancelled.turn).await?;
+    Ok(cancelled)
+}
+
+async fn flag(tx: &mut Tx, row: &Locked, turn: Option<TurnId>) -> Result<(), StoreError> {
+    let Some(turn) = turn else { return Ok(()) };
+    tx.run("UPDATE sessions SET cancel_turn_id = $2 WHERE id = $1", values![row.id.0, turn.0]).await.map(drop)
+}
+
+async fn end_unclaimed(tx: &mut Tx, row: &Locked, job: JobId, kind: JobKind) -> Result<Ended, StoreError> {
+    let outcome = Outcome::Answered(Box::new(unanswered(row, job, kind)));
+    end_job(tx, job, &outcome, row.now_ms).await?;
+    // It stays in the list, marked; no model has seen it or will.
+    tx.run(
+        "UPDATE messages SET cancelled = $2 WHERE session_id = $3 AND job_id = $1",
+        values![job.0, true, row.id.0],
+    )
+    .await?;
+    Ok(Ended { job, kind, outcome })
+}

@@ -1,0 +1,286 @@
+//! One query text for two databases.
+//!
+//! Every query is written once, with `$1` placeholders, and run on whichever database is behind [`Db`]. What
+//! differs between the two is in [`Dialect`] and nowhere else. Values and rows are reduced to the few types that the
+//! schema uses, so nothing above this module is generic over a driver.
+
+use std::borrow::Cow;
+
+use sqlx::postgres::{PgArguments, PgPool, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
+use sqlx::{Arguments, ColumnIndex, Decode, Postgres, Sqlite, Transaction, Type};
+use uuid::Uuid;
+
+use super::StoreError;
+
+/// A database and its pools.
+#[derive(Debug, Clone)]
+pub(super) enum Db {
+    Sqlite {
+        /// One connection: SQLite has one writer, and waiting here is fair where its own lock is not.
+        write: SqlitePool,
+        read: SqlitePool,
+    },
+    Postgres(PgPool),
+}
+
+/// The texts that differ between the databases.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dialect {
+    /// The database's clock in milliseconds.
+    pub(super) clock: &'static str,
+    /// The session's row, held until the transaction ends, with the database's time.
+    pub(super) lock_session: &'static str,
+    /// The answers of the jobs whose ids a JSON array names.
+    pub(super) jobs_by_ids: &'static str,
+}
+
+macro_rules! lock_session {
+    ($clock:literal, $suffix:literal) => {
+        concat!(
+            "SELECT id, agent, engine, model, native_session_id, last_seq, last_message_id, lease_worker, lease_token, ",
+            "lease_expires_ms, active_turn_id, cancel_turn_id, ",
+            $clock,
+            " AS now_ms FROM sessions WHERE id = $1",
+            $suffix
+        )
+    };
+}
+
+const SQLITE: Dialect = Dialect {
+    clock: "SELECT cast(unixepoch('subsec') * 1000 AS integer) AS now_ms",
+    lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
+    jobs_by_ids: "SELECT id, result, problem FROM jobs \
+                  WHERE id IN (SELECT unhex(value, '-') FROM json_each($1))",
+};
+
+const POSTGRES: Dialect = Dialect {
+    clock: "SELECT cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now_ms",
+    lock_session: lock_session!(
+        "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
+        " FOR UPDATE"
+    ),
+    jobs_by_ids: "SELECT id, result, problem FROM jobs \
+                  WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))",
+};
+
+/// A bound value. `None` is SQL `NULL` of that type.
+#[derive(Debug, Clone)]
+pub(super) enum Value<'q> {
+    Bool(bool),
+    Int(Option<i64>),
+    Id(Option<Uuid>),
+    Text(Option<Cow<'q, str>>),
+}
+
+macro_rules! into_value {
+    ($($from:ty => |$v:ident| $to:expr;)*) => {$(
+        impl<'q> From<$from> for Value<'q> {
+            fn from($v: $from) -> Self { $to }
+        }
+    )*};
+}
+
+into_value! {
+    bool => |v| Value::Bool(v);
+    i64 => |v| Value::Int(Some(v));
+    Option<i64> => |v| Value::Int(v);
+    Uuid => |v| Value::Id(Some(v));
+    Option<Uuid> => |v| Value::Id(v);
+    &'q str => |v| Value::Text(Some(Cow::Borrowed(v)));
+    Option<&'q str> => |v| Value::Text(v.map(Cow::Borrowed));
+    String => |v| Value::Text(Some(Cow::Owned(v)));
+    Option<String> => |v| Value::Text(v.map(Cow::Owned));
+}
+
+/// The values of a query, in the order of its placeholders.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::store::db::Value::from($value)),*] };
+}
+pub(super) use values;
+
+/// A row of either database.
+pub(super) enum Row {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+/// A type that both databases can give back.
+pub(super) trait Column:
+    for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{
+}
+impl<T> Column for T where
+    T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{
+}
+
+impl Row {
+    /// The value of a column.
+    pub(super) fn get<T: Column>(&self, column: &str) -> Result<T, StoreError> {
+        fn found<R: sqlx::Row, T>(row: &R, column: &str) -> Result<T, sqlx::Error>
+        where
+            for<'c> &'c str: ColumnIndex<R>,
+            T: for<'r> Decode<'r, R::Database> + Type<R::Database>,
+        {
+            row.try_get(column)
+        }
+        Ok(match self {
+            Self::Sqlite(row) => found(row, column)?,
+            Self::Postgres(row) => found(row, column)?,
+        })
+    }
+}
+
+fn sqlite_arguments(values: Vec<Value<'_>>) -> Result<SqliteArguments, StoreError> {
+    let mut arguments = SqliteArguments::default();
+    for value in values {
+        match value {
+            Value::Bool(v) => arguments.add(v),
+            Value::Int(v) => arguments.add(v),
+            Value::Id(v) => arguments.add(v),
+            Value::Text(v) => arguments.add(v.map(Cow::into_owned)),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+fn postgres_arguments(values: Vec<Value<'_>>) -> Result<PgArguments, StoreError> {
+    let mut arguments = PgArguments::default();
+    for value in values {
+        match value {
+            Value::Bool(v) => arguments.add(v),
+            Value::Int(v) => arguments.add(v),
+            Value::Id(v) => arguments.add(v),
+            Value::Text(v) => arguments.add(v.map(Cow::into_owned)),
+        }
+        .map_err(sqlx::Error::Encode)?;
+    }
+    Ok(arguments)
+}
+
+impl Db {
+    /// The texts of this database.
+    pub(super) const fn dialect(&self) -> &'static Dialect {
+        match self {
+            Self::Sqlite { .. } => &SQLITE,
+            Self::Postgres(_) => &POSTGRES,
+        }
+    }
+
+    /// Starts a transaction that may write.
+    pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
+        Ok(match self {
+            // IMMEDIATE: a deferred transaction that reads first can fail when it comes to write.
+            Self::Sqlite { write, .. } => Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
+            Self::Postgres(pool) => Tx::Postgres(pool.begin().await?),
+        })
+    }
+
+    /// All rows of a query outside any transaction.
+    pub(super) async fn all(
+        &self,
+        sql: &'static str,
+        values: Vec<Value<'_>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        Ok(match self {
+            Self::Sqlite { read, .. } => {
+                let rows = sqlx::query_with(sql, sqlite_arguments(values)?).fetch_all(read).await?;
+                rows.into_iter().map(Row::Sqlite).collect()
+            }
+            Self::Postgres(pool) => {
+                let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(pool).await?;
+                rows.into_iter().map(Row::Postgres).collect()
+            }
+        })
+    }
+
+    /// The first row of a query outside any transaction.
+    pub(super) async fn first(
+        &self,
+        sql: &'static str,
+        values: Vec<Value<'_>>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.all(sql, values).await?.into_iter().next())
+    }
+}
+
+/// A transaction that may write. Dropped, it is rolled back.
+pub(super) enum Tx {
+    Sqlite(Transaction<'static, Sqlite>),
+    Postgres(Transaction<'static, Postgres>),
+}
+
+impl Tx {
+    /// All rows of a query.
+    pub(super) async fn all(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value<'_>>,
+    ) -> Result<Vec<Row>, StoreError> {
+        Ok(match self {
+            Self::Sqlite(tx) => {
+                let rows = sqlx::query_with(sql, sqlite_arguments(values)?).fetch_all(&mut **tx).await?;
+                rows.into_iter().map(Row::Sqlite).collect()
+            }
+            Self::Postgres(tx) => {
+                let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(&mut **tx).await?;
+                rows.into_iter().map(Row::Postgres).collect()
+            }
+        })
+    }
+
+    /// The first row of a query.
+    pub(super) async fn first(
+        &mut self,
+        sql: &'static str,
+        values: Vec<Value<'_>>,
+    ) -> Result<Option<Row>, StoreError> {
+        Ok(self.all(sql, values).await?.into_iter().next())
+    }
+
+    /// The only row of a query that always has one.
+    pub(super) async fn one(&mut self, sql: &'static str, values: Vec<Value<'_>>) -> Result<Row, StoreError> {
+        self.first(sql, values).await?.ok_or(StoreError::Database(sqlx::Error::RowNotFound))
+    }
+
+    /// Runs a statement; returns how many rows it touched.
+    pub(super) async fn run(&mut self, sql: &'static str, values: Vec<Value<'_>>) -> Result<u64, StoreError> {
+        Ok(match self {
+            Self::Sqlite(tx) => {
+                sqlx::query_with(sql, sqlite_arguments(values)?).execute(&mut **tx).await?.rows_affected()
+            }
+            Self::Postgres(tx) => {
+                sqlx::query_with(sql, postgres_arguments(values)?).execute(&mut **tx).await?.rows_affected()
+            }
+        })
+    }
+
+    /// The database's time in milliseconds.
+    pub(super) async fn now_ms(&mut self) -> Result<i64, StoreError> {
+        let clock = match self {
+            Self::Sqlite(_) => SQLITE.clock,
+            Self::Postgres(_) => POSTGRES.clock,
+        };
+        self.one(clock, values![]).await?.get("now_ms")
+    }
+
+    /// Locks a session: its row as it is now, or `None` where there is no such session.
+    pub(super) async fn lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
+        let sql = match self {
+            Self::Sqlite(_) => SQLITE.lock_session,
+            Self::Postgres(_) => POSTGRES.lock_session,
+        };
+        self.first(sql, values![session]).await
+    }
+
+    /// Makes it so.
+    pub(super) async fn commit(self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(tx) => tx.commit().await?,
+            Self::Postgres(tx) => tx.commit().await?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! *drain*: a run takes mail out of the session's box. Taking the lease is draining for the first time.
+
+use super::db::{Row, values};
+use super::tx::SessionTx;
+use super::{Store, StoreError};
+use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
+
+/// Most messages that reach an engine as one.
+const MOST_MERGED: usize = 100;
+
+/// What came of the wish to run a session.
+#[derive(Debug)]
+pub enum Begin {
+    /// The lease is granted, and this is the first turn's mail.
+    Started(Lease, Mail),
+    /// Another run has it.
+    Held(WorkerId),
+    /// There is nothing to do.
+    NoMail,
+}
+
+/// The mail of one turn.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    /// The turn that will answer it.
+    pub turn: TurnId,
+    /// Which attempt of this turn, from 1.
+    pub attempt: i64,
+    /// What the turn answers, in order; never empty.
+    pub jobs: Vec<Claimed>,
+    /// The session's agent.
+    pub agent: String,
+    /// Its engine.
+    pub engine: EngineKind,
+    /// The model asked for, by the message or by the session.
+    pub model: Option<String>,
+    /// The engine's own conversation.
+    pub native_session: Option<String>,
+    /// The session's working directory; empty for the worker's choice.
+    pub cwd: String,
+}
+
+/// A job that a turn has claimed, with its message.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    /// The job.
+    pub job: JobId,
+    /// What it asks for.
+    pub kind: JobKind,
+    /// The message that came with it.
+    pub message: Option<MessageId>,
+    /// The message's text.
+    pub text: String,
+}
+
+impl Store {
+    /// Takes the lease of a session that has mail, and its first turn's mail with it.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`] where the session was deleted.
+    pub async fn begin(
+        &self,
+        session: SessionId,
+        worker: WorkerId,
+        lease_ms: i64,
+    ) -> Result<Begin, StoreError> {
+        let mut held = self.lock(session).await?;
+        // An expired lease is the reaper's to end: it also gives the dead run's claims back.
+        if let Some(holder) = held.row.lease_worker {
+            return Ok(Begin::Held(holder));
+        }
+        held.row.lease_worker = Some(worker);
+        held.row.lease_token = LeaseToken(held.row.lease_token.0 + 1);
+        held.row.lease_expires_ms = held.row.now_ms + lease_ms;
+        let lease = Lease { session, worker, token: held.row.lease_token };
+        let Some(mail) = claim_turn(&mut held, &lease).await? else { return Ok(Begin::NoMail) };
+        held.tx.commit().await?;
+        Ok(Begin::Started(lease, mail))
+    }
+
+    /// Takes the next turn's mail under a lease that is held. `None`: there is none.
+    pub async fn drain(&self, lease: &Lease) -> Result<Option<Mail>, StoreError> {
+        let mut held = self.lock_leased(lease).await?;
+        let Some(mail) = claim_turn(&mut held, lease).await? else { return Ok(None) };
+        held.tx.commit().await?;
+        Ok(Some(mail))
+    }
+}
+
+struct Pending {
+    claimed: Claimed,
+    model: Option<String>,
+    turn: Option<TurnId>,
+}
+
+/// Which of the pending jobs, in order, make the next turn: those of a turn that was cut off go on together; a
+/// message with a turn of its own is alone; messages sent while the agent worked are merged.
+fn next_turn(pending: Vec<Pending>) -> Vec<Pending> {
+    let Some(head) = pending.first() else { return Vec::new() };
+    let (turn, kind) = (head.turn, head.claimed.kind);
+    match (turn, kind) {
+        (Some(_), _) => pending.into_iter().filter(|job| job.turn == turn).collect(),
+        (None, JobKind::Inject) => pending
+            .into_iter()
+            .take_while(|job| job.turn.is_none() && job.claimed.kind == JobKind::Inject)
+            .take(MOST_MERGED)
+            .collect(),
+        (None, _) => pending.into_iter().take(1).collect(),
+    }
+}
+
+async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>, StoreError> {
+    let sql = "SELECT j.id, j.kind, j.message_id, j.model, j.turn_id, m.content FROM jobs j \
+               LEFT JOIN messages m ON m.id = j.message_id \
+               WHERE j.session_id = $1 AND j.state = 'pending' ORDER BY j.seq LIMIT 200";
+    let rows = held.tx.all(sql, values![lease.session.0]).await?;
+    let claims = next_turn(rows.iter().map(pending).collect::<Result<_, _>>()?);
+    let Some(head) = claims.first() else { return Ok(None) };
+    let continued = head.turn;
+    let turn = continued.unwrap_or_else(TurnId::generate);
+    let asked = claims.iter().rev().find_map(|job| job.model.clone());
+    let model = asked.or_else(|| held.row.model.clone());
+
+    let attempt = open_turn(held, lease, turn, continued.is_some(), model.as_deref()).await?;
+    // Messages that reach the engine together share their place in the order of consumption.
+    let consumed = held.row.next_seq();
+    let now_ms = held.row.now_ms;
+    for job in &claims {
+        let sql = "UPDATE jobs SET state = 'claimed', turn_id = $2, claim_token = $3, worker_id = $4, \
+                   attempt = attempt + 1, started_ms = coalesce(started_ms, $5) WHERE id = $1";
+        let values = values![job.claimed.job.0, turn.0, lease.token.0, lease.worker.0, now_ms];
+        held.tx.run(sql, values).await?;
+        if let Some(message) = job.claimed.message {
+            let sql =
+                "UPDATE messages SET consumed_seq = coalesce(consumed_seq, $2), turn_id = $3 WHERE id = $1";
+            held.tx.run(sql, values![message.0, consumed, turn.0]).await?;
+        }
+    }
+    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, lease_expires_ms = $4, active_turn_id = $5, \
+               cancel_turn_id = NULL, last_seq = $6, connected_ms = $7, updated_ms = $7 WHERE id = $1 RETURNING cwd";
+    let values = values![
+        lease.session.0,
+        lease.worker.0,
+        lease.token.0,
+        held.row.lease_expires_ms,
+        turn.0,
+        held.row.last_seq,
+        now_ms,
+    ];
+    let cwd = held.tx.one(sql, values).await?.get("cwd")?;
+    Ok(Some(Mail {
+        turn,
+        attempt,
+        jobs: claims.into_iter().map(|job| job.claimed).collect(),
+        agent: held.row.agent.clone(),
+        engine: held.row.engine,
+        model,
+        native_session: held.row.native_session.clone(),
+        cwd,
+    }))
+}
+
+fn pending(row: &Row) -> Result<Pending, StoreError> {
+    let job = JobId(row.get("id")?);
+    Ok(Pending {
+        claimed: Claimed {
+            job,
+            kind: JobKind::from_name(&row.get::<String>("kind")?)
+                .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?,
+            message: row.get::<Option<i64>>("message_id")?.map(MessageId),
+            text: row.get::<Option<String>>("content")?.unwrap_or_default(),
+        },
+        model: row.get("model")?,
+        turn: row.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId),
+    })
+}
+
+/// Writes the turn's row, or takes up the one that was cut off. Returns which attempt this is.
+async fn open_turn(
+    held: &mut SessionTx,
+    lease: &Lease,
+    turn: TurnId,
+    continued: bool,
+    model: Option<&str>,
+) -> Result<i64, StoreError> {
+    if continued {
+        let sql = "UPDATE turns SET state = 'running', attempt = attempt + 1, worker_id = $2, token = $3 \
+                   WHERE id = $1 RETURNING attempt";
+        return held.tx.one(sql, values![turn.0, lease.worker.0, lease.token.0]).await?.get("attempt");
+    }
+    let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, started_ms) \
+               VALUES ($1, $2, 'running', $3, $4, $5, $6, $7)";
+    let values =
+        values![turn.0, lease.session.0, 1_i64, lease.worker.0, lease.token.0, model, held.row.now_ms,];
+    held.tx.run(sql, values).await?;
+    Ok(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(kind: JobKind, turn: Option<TurnId>) -> Pending {
+        let claimed = Claimed { job: JobId::generate(), kind, message: None, text: String::new() };
+        Pending { claimed, model: None, turn }
+    }
+
+    fn taken(pending: Vec<Pending>) -> Vec<usize> {
+        let ids: Vec<_> = pending.iter().map(|job| job.claimed.job).collect();
+        next_turn(pending)
+            .iter()
+            .filter_map(|taken| ids.iter().position(|id| *id == taken.claimed.job))
+            .collect()
+    }
+
+    #[test]
+    fn the_next_turn_never_overtakes() {
+        use JobKind::{Chat, Inject};
+        let cut_off = Some(TurnId::generate());
+        assert!(taken(vec![]).is_empty());
+        assert_eq!(taken(vec![job(Chat, None), job(Inject, None)]), [0]);
+        assert_eq!(
+            taken(vec![job(Inject, None), job(Inject, None), job(Chat, None), job(Inject, None)]),
+            [0, 1]
+        );
+        assert_eq!(taken(vec![job(Chat, None), job(Chat, None)]), [0]);
+        assert_eq!(taken(vec![job(Chat, cut_off), job(Inject, None), job(Inject, cut_off)]), [0, 2]);
+        assert_eq!(taken(vec![job(Inject, None), job(Inject, cut_off)]), [0]);
+    }
+}

@@ -1,0 +1,288 @@
+//! *finish*: a turn's end is written, everything it claimed is answered, and the lease goes or stays.
+
+use super::db::{Tx, values};
+use super::messages::{NewMessage, insert_message};
+use super::tx::{Locked, SessionTx};
+use super::{Outcome, Store, StoreError};
+use crate::domain::{
+    CANCELLED_TEXT, ChatResult, ContextSource, JobId, JobKind, Lease, Message, MessageId, Role, TurnId, Usage,
+};
+use crate::problem::Problem;
+
+/// How a turn ended, as its run saw it.
+#[derive(Debug, Clone)]
+pub struct TurnEnd {
+    /// The turn.
+    pub turn: TurnId,
+    /// What became of it.
+    pub outcome: TurnOutcome,
+    /// What the model wrote that is not stored yet. The last one is the answer.
+    pub messages: Vec<WrittenMessage>,
+    /// The model that answered, where it is known.
+    pub model: Option<String>,
+    /// Model calls.
+    pub iterations: i64,
+    /// What the turn used.
+    pub usage: Usage,
+    /// Where the model's memory came from.
+    pub context_source: ContextSource,
+    /// The engine's own conversation, from now on.
+    pub native_session: Option<String>,
+}
+
+/// What became of a turn.
+#[derive(Debug, Clone)]
+pub enum TurnOutcome {
+    /// The engine answered.
+    Answered,
+    /// The engine was interrupted because somebody cancelled the turn.
+    Cancelled,
+    /// The turn failed.
+    Failed(Problem),
+}
+
+/// A message that the model wrote.
+#[derive(Debug, Clone, Default)]
+pub struct WrittenMessage {
+    /// The text.
+    pub content: String,
+    /// Reasoning text.
+    pub thinking: Option<String>,
+    /// The model that wrote it.
+    pub model: Option<String>,
+    /// What it used.
+    pub usage: Usage,
+    /// Output tokens that were reasoning.
+    pub thinking_tokens: i64,
+}
+
+/// What finish did.
+#[derive(Debug)]
+pub struct Finished {
+    /// What the run does now.
+    pub next: Next,
+    /// The jobs that were answered, in order.
+    pub ended: Vec<Ended>,
+    /// The messages that were stored.
+    pub messages: Vec<Message>,
+    /// What became of the turn in the end: a cancel that was granted wins over an answer that came later.
+    pub outcome: TurnOutcome,
+}
+
+/// What a run does after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// There is more mail, and the lease is kept for it.
+    Turn,
+    /// The mailbox is empty, and the lease is gone.
+    Idle,
+}
+
+/// A job that has its answer now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// The job.
+    pub job: JobId,
+    /// What it asked for.
+    pub kind: JobKind,
+    /// Its answer.
+    pub outcome: Outcome,
+}
+
+impl Store {
+    /// Ends a turn: stores what it wrote, answers every job it claimed, and releases the lease unless there is more
+    /// mail. A free session with unanswered mail cannot come of it.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was written.
+    pub async fn finish(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
+        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        // The cancel was granted while the turn ran, and whoever asked was told so.
+        let outcome =
+            if row.cancel_turn == Some(end.turn) { TurnOutcome::Cancelled } else { end.outcome.clone() };
+        let messages = store_messages(&mut tx, &mut row, &end, &outcome).await?;
+        let answer = messages.last().map(|message| message.id);
+        let started_ms = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;
+        let ended = answer_claimed(&mut tx, &row, &end, &outcome, answer, started_ms).await?;
+
+        let sql = "SELECT seq FROM jobs WHERE session_id = $1 AND state = 'pending' LIMIT 1";
+        let more = tx.first(sql, values![row.id.0]).await?.is_some();
+        update_session(&mut tx, &row, &end, &outcome, i64::try_from(messages.len()).unwrap_or_default())
+            .await?;
+        if !more {
+            let sql = "UPDATE sessions SET lease_worker = NULL, lease_expires_ms = 0 WHERE id = $1";
+            tx.run(sql, values![row.id.0]).await?;
+        }
+        tx.commit().await?;
+        Ok(Finished { next: if more { Next::Turn } else { Next::Idle }, ended, messages, outcome })
+    }
+}
+
+async fn store_messages(
+    tx: &mut Tx,
+    row: &mut Locked,
+    end: &TurnEnd,
+    outcome: &TurnOutcome,
+) -> Result<Vec<Message>, StoreError> {
+    let cancelled = matches!(outcome, TurnOutcome::Cancelled);
+    let mut stored = Vec::with_capacity(end.messages.len());
+    for written in &end.messages {
+        let message = NewMessage {
+            turn: Some(end.turn),
+            content: written.content.clone(),
+            thinking: written.thinking.clone(),
+            model: written.model.clone(),
+            usage: Some(written.usage),
+            thinking_tokens: Some(written.thinking_tokens),
+            origin: "engine".to_owned(),
+            cancelled,
+            consumed: true,
+            ..NewMessage::of(Role::Assistant)
+        };
+        stored.push(insert_message(tx, row, message).await?);
+    }
+    Ok(stored)
+}
+
+/// Writes the ledger's row; returns when the turn started.
+async fn close_turn(
+    tx: &mut Tx,
+    end: &TurnEnd,
+    outcome: &TurnOutcome,
+    answer: Option<MessageId>,
+    now_ms: i64,
+) -> Result<i64, StoreError> {
+    let (state, problem) = match outcome {
+        TurnOutcome::Answered => ("completed", None),
+        TurnOutcome::Cancelled => ("cancelled", None),
+        TurnOutcome::Failed(problem) => ("failed", Some(problem)),
+    };
+    let sql = "UPDATE turns SET state = $2, iterations = $3, input_tokens = $4, output_tokens = $5, cache_tokens = $6, \
+               cost_nanos = $7, message_id = $8, problem = $9, ended_ms = $10 WHERE id = $1 RETURNING started_ms";
+    let values = values![
+        end.turn.0,
+        state,
+        end.iterations,
+        end.usage.input_tokens,
+        end.usage.output_tokens,
+        end.usage.cache_tokens,
+        end.usage.cost_nanos,
+        answer.map(|id| id.0),
+        problem.map(to_json),
+        now_ms,
+    ];
+    tx.one(sql, values).await?.get("started_ms")
+}
+
+/// Answers every job that the turn claimed, each only where it has no answer.
+async fn answer_claimed(
+    tx: &mut Tx,
+    row: &Locked,
+    end: &TurnEnd,
+    outcome: &TurnOutcome,
+    answer: Option<MessageId>,
+    started_ms: i64,
+) -> Result<Vec<Ended>, StoreError> {
+    let sql =
+        "SELECT id, kind FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' ORDER BY seq";
+    let mut ended = Vec::new();
+    for claimed in tx.all(sql, values![row.id.0, end.turn.0]).await? {
+        let job = JobId(claimed.get("id")?);
+        let kind = JobKind::from_name(&claimed.get::<String>("kind")?)
+            .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
+        let outcome = match outcome {
+            TurnOutcome::Failed(problem) => Outcome::Failed(problem.clone()),
+            TurnOutcome::Answered | TurnOutcome::Cancelled => {
+                let cancelled = matches!(outcome, TurnOutcome::Cancelled);
+                let written = end.messages.last().map(|message| message.content.clone());
+                let content = if cancelled { CANCELLED_TEXT.to_owned() } else { written.unwrap_or_default() };
+                Outcome::Answered(Box::new(ChatResult {
+                    turn_id: Some(end.turn),
+                    message_id: answer,
+                    model: end.model.clone(),
+                    content,
+                    iterations: end.iterations,
+                    duration_ms: row.now_ms - started_ms,
+                    token_usage: end.usage.into(),
+                    cancelled,
+                    context_source: end.context_source,
+                    ..unanswered(row, job, kind)
+                }))
+            }
+        };
+        end_job(tx, job, &outcome, row.now_ms).await?;
+        ended.push(Ended { job, kind, outcome });
+    }
+    Ok(ended)
+}
+
+/// A result that no turn has filled in.
+pub(super) fn unanswered(row: &Locked, job: JobId, kind: JobKind) -> ChatResult {
+    ChatResult {
+        session_id: row.id,
+        job_id: job,
+        correlation_id: job,
+        turn_id: None,
+        message_id: None,
+        agent: row.agent.clone(),
+        engine: row.engine,
+        model: row.model.clone(),
+        content: CANCELLED_TEXT.to_owned(),
+        iterations: 0,
+        duration_ms: 0,
+        token_usage: Usage::default().into(),
+        injected: kind == JobKind::Inject,
+        cancelled: true,
+        context_source: ContextSource::Empty,
+    }
+}
+
+/// Writes a job's answer. Whoever calls holds the session and has seen that the job has none.
+pub(super) async fn end_job(
+    tx: &mut Tx,
+    job: JobId,
+    outcome: &Outcome,
+    now_ms: i64,
+) -> Result<(), StoreError> {
+    let (state, result, problem) = match outcome {
+        Outcome::Answered(result) if result.cancelled => ("cancelled", Some(to_json(result)), None),
+        Outcome::Answered(result) => ("succeeded", Some(to_json(result)), None),
+        Outcome::Failed(problem) => ("failed", None, Some(to_json(problem))),
+    };
+    let sql = "UPDATE jobs SET state = $2, result = $3, problem = $4, ended_ms = $5 \
+               WHERE id = $1 AND state IN ('pending', 'claimed')";
+    tx.run(sql, values![job.0, state, result, problem, now_ms]).await.map(drop)
+}
+
+async fn update_session(
+    tx: &mut Tx,
+    row: &Locked,
+    end: &TurnEnd,
+    outcome: &TurnOutcome,
+    stored: i64,
+) -> Result<(), StoreError> {
+    let failed = matches!(outcome, TurnOutcome::Failed(_));
+    let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + $3, last_message_id = $4, \
+               input_tokens = input_tokens + $5, output_tokens = output_tokens + $6, cache_tokens = cache_tokens + $7, \
+               cost_nanos = coalesce(cost_nanos + $8, cost_nanos, $8), native_session_id = $9, active_turn_id = NULL, \
+               cancel_turn_id = NULL, last_turn_failed = $10, updated_ms = $11 WHERE id = $1";
+    let values = values![
+        row.id.0,
+        row.last_seq,
+        stored,
+        row.last_message.map(|id| id.0),
+        end.usage.input_tokens,
+        end.usage.output_tokens,
+        end.usage.cache_tokens,
+        end.usage.cost_nanos,
+        end.native_session.as_deref(),
+        failed,
+        row.now_ms,
+    ];
+    tx.run(sql, values).await.map(drop)
+}
+
+/// Plain data of ours always serialises.
+pub(super) fn to_json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}

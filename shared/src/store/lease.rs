@@ -1,0 +1,186 @@
+//! Leases: renewed while their worker lives, ended when it does not.
+
+use super::db::values;
+use super::finish::{Ended, end_job, to_json, unanswered};
+use super::tx::SessionTx;
+use super::{Outcome, Store, StoreError};
+use crate::code::Code;
+use crate::domain::{HeldLease, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId};
+use crate::problem::Problem;
+
+/// A sign of life.
+#[derive(Debug, Clone, Copy)]
+pub struct Beat {
+    /// Who lives.
+    pub worker: WorkerId,
+    /// For how long its leases are good from now, in milliseconds.
+    pub lease_ms: i64,
+}
+
+/// A session that was taken from a dead worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reaped {
+    /// The session.
+    pub session: SessionId,
+    /// The worker that had it.
+    pub worker: WorkerId,
+    /// The turn that was cut off.
+    pub turn: Option<TurnId>,
+    /// The job to ring for, where the session has mail.
+    pub next: Option<SessionJob>,
+    /// The jobs that ended with it, because their tries are used up or because they were cancelled.
+    pub ended: Vec<Ended>,
+}
+
+impl Store {
+    /// Renews all leases of a worker in one statement, and says which those are: what is missing is lost.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] where the worker itself is no longer known: it has to register again.
+    pub async fn renew_all(&self, beat: Beat) -> Result<Vec<HeldLease>, StoreError> {
+        let mut tx = self.db.begin().await?;
+        let now_ms = tx.now_ms().await?;
+        let expires_ms = now_ms + beat.lease_ms;
+        let sql = "UPDATE workers SET seen_ms = $2, expires_ms = $3 WHERE id = $1";
+        if tx.run(sql, values![beat.worker.0, now_ms, expires_ms]).await? == 0 {
+            return Err(StoreError::LeaseLost);
+        }
+        let sql = "UPDATE sessions SET lease_expires_ms = $2 WHERE lease_worker = $1 \
+                   RETURNING id, lease_token, active_turn_id, cancel_turn_id";
+        let mut held = Vec::new();
+        for row in tx.all(sql, values![beat.worker.0, expires_ms]).await? {
+            held.push(HeldLease {
+                session: SessionId(row.get("id")?),
+                token: LeaseToken(row.get("lease_token")?),
+                turn: row.get::<Option<uuid::Uuid>>("active_turn_id")?.map(TurnId),
+                cancel_turn: row.get::<Option<uuid::Uuid>>("cancel_turn_id")?.map(TurnId),
+                expires_ms,
+            });
+        }
+        tx.commit().await?;
+        Ok(held)
+    }
+
+    /// The sessions whose worker has not renewed its lease in time.
+    pub async fn expired(&self, limit: i64) -> Result<Vec<SessionId>, StoreError> {
+        let now_ms = self.now_ms().await?;
+        let sql =
+            "SELECT id FROM sessions WHERE lease_worker IS NOT NULL AND lease_expires_ms <= $1 LIMIT $2";
+        let rows = self.db.all(sql, values![now_ms, limit]).await?;
+        rows.iter().map(|row| Ok(SessionId(row.get("id")?))).collect()
+    }
+
+    /// Takes a session from a dead worker: what its turn had claimed goes back to the mailbox, or fails with
+    /// `WORKER_LOST` once the turn was tried `max_attempts` times. `None`: somebody else was faster, or it lives.
+    pub async fn reap(&self, session: SessionId, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
+        let mut held = self.lock(session).await?;
+        let Some(worker) = held.row.lease_worker else { return Ok(None) };
+        if held.row.live_worker().is_some() {
+            return Ok(None);
+        }
+        let turn = held.row.active_turn;
+        let ended = match turn {
+            Some(turn) => end_hopeless(&mut held, turn, max_attempts).await?,
+            None => Vec::new(),
+        };
+        let next = release(&mut held, 0).await?;
+        held.tx.commit().await?;
+        Ok(Some(Reaped { session, worker, turn, next, ended }))
+    }
+
+    /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent.
+    pub async fn hand_back(&self, lease: &Lease) -> Result<Option<SessionJob>, StoreError> {
+        let mut held = self.lock_leased(lease).await?;
+        if let Some(turn) = held.row.active_turn {
+            let sql = "UPDATE turns SET attempt = attempt - 1 WHERE id = $1";
+            held.tx.run(sql, values![turn.0]).await?;
+        }
+        let next = release(&mut held, 1).await?;
+        held.tx.commit().await?;
+        Ok(next)
+    }
+
+    /// Sessions that have mail, no lease, and were not put on a queue for `age_ms`. They count as put there now.
+    pub async fn sweep(&self, age_ms: i64, limit: i64) -> Result<Vec<SessionJob>, StoreError> {
+        let due = "SELECT DISTINCT j.session_id FROM jobs j JOIN sessions s ON s.id = j.session_id \
+                   WHERE j.state = 'pending' AND s.lease_worker IS NULL AND s.enqueued_ms <= $1 LIMIT $2";
+        let now_ms = self.now_ms().await?;
+        let mut found = Vec::new();
+        for row in self.db.all(due, values![now_ms - age_ms, limit]).await? {
+            let session = SessionId(row.get("session_id")?);
+            // One transaction each: no order of locks over several sessions.
+            let mut held = match self.lock(session).await {
+                Err(StoreError::SessionNotFound) => continue,
+                other => other?,
+            };
+            let sql = "UPDATE sessions SET enqueued_ms = $2 \
+                       WHERE id = $1 AND lease_worker IS NULL AND enqueued_ms <= $3";
+            if held.tx.run(sql, values![session.0, held.row.now_ms, now_ms - age_ms]).await? == 0 {
+                continue;
+            }
+            found.extend(head(&mut held).await?);
+            held.tx.commit().await?;
+        }
+        Ok(found)
+    }
+}
+
+/// Ends the jobs of a cut-off turn that will not be tried again.
+async fn end_hopeless(
+    held: &mut SessionTx,
+    turn: TurnId,
+    max_attempts: i64,
+) -> Result<Vec<Ended>, StoreError> {
+    let SessionTx { tx, row } = held;
+    let cancelled = row.cancel_turn == Some(turn);
+    let attempt: i64 =
+        tx.one("SELECT attempt FROM turns WHERE id = $1", values![turn.0]).await?.get("attempt")?;
+    if attempt < max_attempts && !cancelled {
+        return Ok(Vec::new());
+    }
+    let detail = format!("the worker died {attempt} times while it ran this");
+    let problem = Problem::with_detail(Code::WorkerLost, detail);
+    let sql =
+        "SELECT id, kind FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' ORDER BY seq";
+    let mut ended = Vec::new();
+    for claimed in tx.all(sql, values![row.id.0, turn.0]).await? {
+        let job = JobId(claimed.get("id")?);
+        let kind = JobKind::from_name(&claimed.get::<String>("kind")?)
+            .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
+        let outcome = if cancelled {
+            let result = crate::domain::ChatResult { turn_id: Some(turn), ..unanswered(row, job, kind) };
+            Outcome::Answered(Box::new(result))
+        } else {
+            Outcome::Failed(problem.clone())
+        };
+        end_job(tx, job, &outcome, row.now_ms).await?;
+        ended.push(Ended { job, kind, outcome });
+    }
+    let (state, problem) = if cancelled { ("cancelled", None) } else { ("failed", Some(to_json(&problem))) };
+    let sql = "UPDATE turns SET state = $2, problem = $3, ended_ms = $4 WHERE id = $1";
+    tx.run(sql, values![turn.0, state, problem, row.now_ms]).await?;
+    let sql = "UPDATE sessions SET last_turn_failed = $2 WHERE id = $1";
+    tx.run(sql, values![row.id.0, !cancelled]).await?;
+    Ok(ended)
+}
+
+/// Ends a lease without an answer: claims go back to the mailbox. Returns the job to ring for.
+async fn release(held: &mut SessionTx, refund: i64) -> Result<Option<SessionJob>, StoreError> {
+    let sql = "UPDATE jobs SET state = 'pending', claim_token = NULL, attempt = attempt - $2 \
+               WHERE session_id = $1 AND state = 'claimed'";
+    held.tx.run(sql, values![held.row.id.0, refund]).await?;
+    let sql = "UPDATE sessions SET lease_worker = NULL, lease_expires_ms = 0, active_turn_id = NULL, \
+               cancel_turn_id = NULL, enqueued_ms = $2, updated_ms = $2 WHERE id = $1";
+    held.tx.run(sql, values![held.row.id.0, held.row.now_ms]).await?;
+    head(held).await
+}
+
+/// The first pending job of a held session.
+async fn head(held: &mut SessionTx) -> Result<Option<SessionJob>, StoreError> {
+    let sql = "SELECT id, kind FROM jobs WHERE session_id = $1 AND state = 'pending' ORDER BY seq LIMIT 1";
+    let Some(row) = held.tx.first(sql, values![held.row.id.0]).await? else { return Ok(None) };
+    let job = JobId(row.get("id")?);
+    let kind = JobKind::from_name(&row.get::<String>("kind")?)
+        .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
+    Ok(Some(SessionJob { job, session: held.row.id, kind }))
+}

@@ -1,0 +1,119 @@
+//! The store: the truth about sessions, their mail, turns, messages and workers.
+//!
+//! [`Store`] is one type over `SQLite` and Postgres. One method is one transaction; the three that everything hard goes
+//! through ([`Store::admit`], [`Store::begin`]/[`Store::drain`], [`Store::finish`]) start by locking the session's row,
+//! and every write of a run compares the lease's token first. Time is the database's clock.
+
+mod admit;
+mod cancel;
+mod connect;
+mod db;
+mod drain;
+mod finish;
+mod jobs;
+mod lease;
+mod messages;
+mod rows;
+mod sessions;
+mod tx;
+mod workers;
+
+use crate::code::{Code, HasCode};
+
+pub use admit::{Admission, Admitted, Idempotency, NewSession, Target};
+pub use cancel::Cancelled;
+pub use connect::Settings;
+pub use drain::{Begin, Claimed, Mail};
+pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
+pub use jobs::{JobFilter, Outcome, QueueStats};
+pub use lease::{Beat, Reaped};
+pub use messages::{ContextEntry, MessagePage};
+pub use sessions::{Deleted, SessionFilter, SessionPatch};
+
+/// The store. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    db: db::Db,
+}
+
+/// What went wrong, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// There is no such session.
+    #[error("there is no such session")]
+    SessionNotFound,
+    /// There is no such job.
+    #[error("there is no such job")]
+    JobNotFound,
+    /// The session runs or has unanswered mail.
+    #[error("the session is busy")]
+    SessionBusy,
+    /// The idempotency key came with another request before.
+    #[error("the idempotency key was used for another request")]
+    IdempotencyConflict,
+    /// The run has lost its lease: it must stop, write nothing and publish nothing. Never shown to a client.
+    #[error("the lease is lost")]
+    LeaseLost,
+    /// A row says what no code of ours writes.
+    #[error("inconsistent row: {table}.{column} of {id}")]
+    Inconsistent {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The row's id.
+        id: String,
+    },
+    /// The configured address cannot be used.
+    #[error("{0}")]
+    BadUrl(String),
+    /// The schema could not be brought up to date.
+    #[error("the schema could not be migrated")]
+    Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The database failed or cannot be reached.
+    #[error("the database failed")]
+    Database(#[from] sqlx::Error),
+}
+
+impl HasCode for StoreError {
+    fn code(&self) -> Code {
+        match self {
+            Self::SessionNotFound => Code::SessionNotFound,
+            Self::JobNotFound => Code::JobNotFound,
+            Self::SessionBusy => Code::SessionBusy,
+            Self::IdempotencyConflict => Code::IdempotencyConflict,
+            Self::LeaseLost | Self::Inconsistent { .. } | Self::BadUrl(_) | Self::Migrate(_) => {
+                Code::Internal
+            }
+            Self::Database(error) if is_outage(error) => Code::StoreUnavailable,
+            Self::Database(_) => Code::Internal,
+        }
+    }
+}
+
+impl StoreError {
+    /// Whether trying again later may help: the database is away, not the request wrong.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Database(error) if is_outage(error))
+    }
+
+    fn inconsistent(table: &'static str, column: &'static str, id: impl ToString) -> Self {
+        Self::Inconsistent { table, column, id: id.to_string() }
+    }
+}
+
+fn is_outage(error: &sqlx::Error) -> bool {
+    use sqlx::Error as E;
+    match error {
+        E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => true,
+        // Postgres: connection exceptions (08), shutdown and start-up (57P), too many connections (53).
+        // SQLite: busy (5), locked (6), disk full (13), cannot open (14), I/O error (10).
+        E::Database(error) => error.code().is_some_and(|code| {
+            code.starts_with("08")
+                || code.starts_with("57P")
+                || code.starts_with("53")
+                || matches!(code.parse::<u32>().map(|n| n & 0xff), Ok(5 | 6 | 10 | 13 | 14) if code.len() < 5)
+        }),
+        _ => false,
+    }
+}

@@ -1,0 +1,24 @@
+//! The store suite: every method of the store, on both databases.
+//!
+//! The store's queries are checked by nothing but running them, so no method may be missing here. Each case runs on a
+//! fresh database, and what must hold of any database of ours is checked when it has ended ([`support::invariants`]).
+
+#![expect(clippy::unwrap_used, reason = "a case that cannot go on has failed, there and then")]
+
+#[macro_use]
+mod support;
+
+mod admit;
+mod cancel;
+mod drain;
+mod finish;
+mod idempotency;
+mod jobs;
+mod lease;
+mod messages;
+mod model;
+mod race;
+mod reap;
+mod schema;
+mod sessions;
+mod workers;

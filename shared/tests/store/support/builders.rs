@@ -1,0 +1,178 @@
+//! Short ways to a situation, with defaults for what a case does not care about.
+
+use roundhouse_shared::domain::{
+    ContextSource, EngineKind, Job, JobId, Lease, OnBusy, SessionId, TokenUsage, TurnId, Usage, Worker, WorkerId,
+};
+use roundhouse_shared::store::{
+    Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Store, Target, TurnEnd,
+    TurnOutcome, WrittenMessage,
+};
+
+/// How long a lease lasts that must not run out while a case runs.
+pub(crate) const LONG_MS: i64 = 3_600_000;
+
+/// How long the lease of a worker lasts that is dead from the start.
+pub(crate) const DEAD_MS: i64 = -1;
+
+/// A session to be created.
+pub(crate) fn new_session() -> NewSession {
+    NewSession {
+        id: SessionId::generate(),
+        agent: "helper".to_owned(),
+        engine: EngineKind::OpenAi,
+        model: None,
+        title: None,
+        cwd: String::new(),
+        metadata: serde_json::json!({}),
+    }
+}
+
+/// A session that exists.
+pub(crate) async fn session(store: &Store) -> SessionId {
+    store.create_session(&new_session()).await.unwrap().id
+}
+
+/// A message for a session, injected where it is at work.
+pub(crate) fn message(session: SessionId, text: &str) -> Admission {
+    message_to(Target::Existing(session), text)
+}
+
+/// The same for any target.
+pub(crate) fn message_to(target: Target, text: &str) -> Admission {
+    Admission {
+        job: JobId::generate(),
+        target,
+        message: text.to_owned(),
+        origin: "user".to_owned(),
+        model: None,
+        on_busy: OnBusy::Inject,
+        idempotency: None,
+    }
+}
+
+/// A client's key.
+pub(crate) fn idempotency(key: &str, hash: &str) -> Option<Idempotency> {
+    Some(Idempotency { key: key.to_owned(), hash: hash.to_owned() })
+}
+
+/// Admits a message, to be injected where the session is at work.
+pub(crate) async fn admit(store: &Store, session: SessionId, text: &str) -> JobId {
+    store.admit(&message(session, text)).await.unwrap().job
+}
+
+/// Admits a message that gets a turn of its own.
+pub(crate) async fn enqueue(store: &Store, session: SessionId, text: &str) -> JobId {
+    store.admit(&Admission { on_busy: OnBusy::Enqueue, ..message(session, text) }).await.unwrap().job
+}
+
+/// Begins a session that has mail, as a worker nobody knows, with a lease that does not run out.
+pub(crate) async fn begin(store: &Store, session: SessionId) -> (Lease, Mail) {
+    begin_as(store, session, WorkerId::generate(), LONG_MS).await
+}
+
+/// Begins a session whose worker dies at once.
+pub(crate) async fn begin_and_die(store: &Store, session: SessionId) -> (Lease, Mail) {
+    begin_as(store, session, WorkerId::generate(), DEAD_MS).await
+}
+
+/// Begins a session that has mail.
+pub(crate) async fn begin_as(
+    store: &Store,
+    session: SessionId,
+    worker: WorkerId,
+    lease_ms: i64,
+) -> (Lease, Mail) {
+    match store.begin(session, worker, lease_ms).await.unwrap() {
+        Begin::Started(lease, mail) => (lease, mail),
+        other => panic!("not started: {other:?}"),
+    }
+}
+
+/// A session at work on its first message.
+pub(crate) async fn running(store: &Store) -> (SessionId, JobId, Lease, Mail) {
+    let session = session(store).await;
+    let job = admit(store, session, "first").await;
+    let (lease, mail) = begin(store, session).await;
+    (session, job, lease, mail)
+}
+
+/// The end of a turn that answered with one message.
+pub(crate) fn answered(turn: TurnId, text: &str) -> TurnEnd {
+    TurnEnd {
+        turn,
+        outcome: TurnOutcome::Answered,
+        messages: vec![WrittenMessage { content: text.to_owned(), ..WrittenMessage::default() }],
+        model: Some("model".to_owned()),
+        iterations: 1,
+        usage: Usage::default(),
+        context_source: ContextSource::Replay,
+        native_session: None,
+    }
+}
+
+/// A worker as it registers.
+pub(crate) fn worker(host: &str) -> Worker {
+    Worker {
+        id: WorkerId::generate(),
+        host: host.to_owned(),
+        pid: 4711,
+        version: "1.2.3".to_owned(),
+        slots: 3,
+        agents: Vec::new(),
+        stopping: false,
+        started_ms: 0,
+        seen_ms: 0,
+        expires_ms: 0,
+        leases: Vec::new(),
+    }
+}
+
+/// A registered worker that lives.
+pub(crate) async fn registered(store: &Store) -> WorkerId {
+    let worker = worker("host");
+    store.register_worker(&worker, LONG_MS).await.unwrap();
+    worker.id
+}
+
+/// A job's row.
+pub(crate) async fn job(store: &Store, job: JobId) -> Job {
+    store.job(job).await.unwrap().unwrap()
+}
+
+/// The ids of jobs that ended.
+pub(crate) fn ids(ended: &[Ended]) -> Vec<JobId> {
+    ended.iter().map(|ended| ended.job).collect()
+}
+
+/// The jobs of a turn.
+pub(crate) fn jobs_of(mail: &Mail) -> Vec<JobId> {
+    mail.jobs.iter().map(|claimed| claimed.job).collect()
+}
+
+/// The texts of a turn.
+pub(crate) fn texts_of(mail: &Mail) -> Vec<&str> {
+    mail.jobs.iter().map(|claimed| claimed.text.as_str()).collect()
+}
+
+/// What a job was answered, and whether as cancelled; an error's code where it failed.
+pub(crate) fn answer(outcome: &Outcome) -> (&str, bool) {
+    match outcome {
+        Outcome::Answered(result) => (&result.content, result.cancelled),
+        Outcome::Failed(problem) => (problem.code.as_str(), false),
+    }
+}
+
+/// All messages of a session, as far as a case has any.
+pub(crate) async fn contents(store: &Store, session: SessionId) -> Vec<String> {
+    let page = MessagePage { limit: 1000, ..MessagePage::default() };
+    let messages = store.messages(session, page).await.unwrap();
+    messages.into_iter().map(|message| message.content).collect()
+}
+
+/// What a turn used, as clients see it.
+pub(crate) fn tokens(outcome: &Outcome) -> TokenUsage {
+    match outcome {
+        Outcome::Answered(result) => result.token_usage,
+        Outcome::Failed(problem) => panic!("failed: {problem:?}"),
+    }
+}

@@ -1,0 +1,136 @@
+//! A database of one case's own.
+
+use std::path::PathBuf;
+use std::str::FromStr as _;
+
+use roundhouse_shared::store::{Settings, Store};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _};
+use tempfile::TempDir;
+
+const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
+
+/// The two databases that we support.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    Sqlite,
+    Postgres,
+}
+
+/// An empty, migrated database, the store on it, and a way past the store.
+pub(crate) struct Database {
+    pub(crate) store: Store,
+    settings: Settings,
+    folder: TempDir,
+    raw: Raw,
+}
+
+/// A connection of the case's own, to look at rows that the store does not show.
+enum Raw {
+    Sqlite(SqlitePool),
+    Postgres { pool: PgPool, server: PgConnectOptions, name: String },
+}
+
+impl AsRef<Store> for Database {
+    fn as_ref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl AsRef<Self> for Database {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+impl Database {
+    /// A migrated one.
+    pub(crate) async fn create(server: Server) -> Self {
+        let db = Self::create_empty(server).await;
+        db.store.migrate().await.unwrap();
+        db
+    }
+
+    /// One without any table.
+    pub(crate) async fn create_empty(server: Server) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (url, raw) = match server {
+            Server::Sqlite => ("sqlite".to_owned(), sqlite(folder.path().join("roundhouse.db"))),
+            Server::Postgres => postgres().await,
+        };
+        let settings = Settings { url, max_connections: 8 };
+        let store = Store::connect(&settings, folder.path()).await.unwrap();
+        Self { store, settings, folder, raw }
+    }
+
+    /// Another store on the same database, as another process would have it.
+    pub(crate) async fn connect_again(&self) -> Store {
+        Store::connect(&self.settings, self.folder.path()).await.unwrap()
+    }
+
+    /// The number that a query gives.
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        let number = match &self.raw {
+            Raw::Sqlite(pool) => sqlx::query_scalar(sql).fetch_one(pool).await,
+            Raw::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await,
+        };
+        number.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The texts that a query gives.
+    pub(crate) async fn texts(&self, sql: &'static str) -> Vec<String> {
+        let texts = match &self.raw {
+            Raw::Sqlite(pool) => sqlx::query_scalar(sql).fetch_all(pool).await,
+            Raw::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_all(pool).await,
+        };
+        texts.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Changes what no method of the store changes.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        let done = match &self.raw {
+            Raw::Sqlite(pool) => pool.execute(sql).await.map(drop),
+            Raw::Postgres { pool, .. } => pool.execute(sql).await.map(drop),
+        };
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Closes and deletes it.
+    pub(crate) async fn remove(self) {
+        self.store.close().await;
+        match self.raw {
+            Raw::Sqlite(pool) => pool.close().await,
+            Raw::Postgres { pool, server, name } => {
+                pool.close().await;
+                let mut connection = PgConnection::connect_with(&server).await.unwrap();
+                let sql = AssertSqlSafe(format!("DROP DATABASE {name} WITH (FORCE)"));
+                connection.execute(sql).await.unwrap();
+                connection.close().await.unwrap();
+            }
+        }
+        self.folder.close().unwrap();
+    }
+}
+
+fn sqlite(file: PathBuf) -> Raw {
+    let options = SqliteConnectOptions::new().filename(file);
+    Raw::Sqlite(SqlitePoolOptions::new().max_connections(1).connect_lazy_with(options))
+}
+
+async fn postgres() -> (String, Raw) {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where the server is")]
+    let url = std::env::var(POSTGRES_URL)
+        .unwrap_or_else(|_| panic!("run `cargo xtask test`, or set {POSTGRES_URL} to a superuser's URL"));
+    let server = PgConnectOptions::from_str(&url).unwrap();
+    let name = format!("roundhouse_store_{}", uuid::Uuid::now_v7().simple());
+    let mut connection = PgConnection::connect_with(&server).await.unwrap();
+    // `template0`: nobody is ever connected to it, so that creating many at once cannot fail.
+    let sql = AssertSqlSafe(format!("CREATE DATABASE {name} TEMPLATE template0"));
+    connection.execute(sql).await.unwrap();
+    connection.close().await.unwrap();
+    let options = server.clone().database(&name);
+    let url = options.to_url_lossy().to_string();
+    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
+    (url, Raw::Postgres { pool, server, name })
+}

@@ -1,0 +1,86 @@
+//! What holds of every database of ours between any two transactions.
+
+use super::Database;
+
+/// Counts what must not be.
+const NEVER: [(&str, &str); 14] = [
+    (
+        "an open job that has ended, or an ended one that has not",
+        "SELECT count(*) FROM jobs WHERE (state IN ('pending', 'claimed')) <> (ended_ms IS NULL)",
+    ),
+    (
+        "an open job with an answer",
+        "SELECT count(*) FROM jobs WHERE state IN ('pending', 'claimed') AND coalesce(result, problem) IS NOT NULL",
+    ),
+    (
+        "an ended job without exactly one answer",
+        "SELECT count(*) FROM jobs WHERE ended_ms IS NOT NULL AND (result IS NULL) = (problem IS NULL)",
+    ),
+    (
+        "a job whose answer and state differ in kind",
+        "SELECT count(*) FROM jobs WHERE ended_ms IS NOT NULL AND (state = 'failed') <> (problem IS NOT NULL)",
+    ),
+    (
+        "a claim of a turn that is not the session's, or under another lease than the session's",
+        "SELECT count(*) FROM jobs j JOIN sessions s ON s.id = j.session_id WHERE j.state = 'claimed' \
+         AND (s.lease_worker IS NULL OR s.lease_token <> j.claim_token OR s.lease_worker <> j.worker_id \
+              OR s.active_turn_id IS NULL OR s.active_turn_id <> j.turn_id)",
+    ),
+    (
+        "a turn that runs without a lease or without a claim",
+        "SELECT count(*) FROM sessions s WHERE s.active_turn_id IS NOT NULL AND (s.lease_worker IS NULL \
+         OR NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session_id = s.id AND j.state = 'claimed'))",
+    ),
+    (
+        "a cancel of a turn that does not run",
+        "SELECT count(*) FROM sessions WHERE cancel_turn_id IS NOT NULL \
+         AND (active_turn_id IS NULL OR cancel_turn_id <> active_turn_id)",
+    ),
+    (
+        "a ledger entry that is open though nothing of it can go on",
+        "SELECT count(*) FROM turns t WHERE t.ended_ms IS NULL AND NOT EXISTS \
+         (SELECT 1 FROM jobs j WHERE j.turn_id = t.id AND j.state IN ('pending', 'claimed'))",
+    ),
+    (
+        "a ledger entry that has ended though a job waits for it",
+        "SELECT count(*) FROM turns t JOIN jobs j ON j.turn_id = t.id \
+         WHERE t.ended_ms IS NOT NULL AND j.state IN ('pending', 'claimed')",
+    ),
+    (
+        "a ledger entry whose state and end differ",
+        "SELECT count(*) FROM turns WHERE (state = 'running') <> (ended_ms IS NULL)",
+    ),
+    (
+        "a session whose counters are not its messages'",
+        "SELECT count(*) FROM sessions s \
+         WHERE s.message_count <> (SELECT count(*) FROM messages m WHERE m.session_id = s.id) \
+         OR coalesce(s.last_message_id, 0) <> (SELECT coalesce(max(m.id), 0) FROM messages m WHERE m.session_id = s.id)",
+    ),
+    (
+        "a session whose tokens are not its turns'",
+        "SELECT count(*) FROM sessions s WHERE \
+         s.input_tokens <> (SELECT coalesce(sum(t.input_tokens), 0) FROM turns t WHERE t.session_id = s.id) OR \
+         s.output_tokens <> (SELECT coalesce(sum(t.output_tokens), 0) FROM turns t WHERE t.session_id = s.id) OR \
+         s.cache_tokens <> (SELECT coalesce(sum(t.cache_tokens), 0) FROM turns t WHERE t.session_id = s.id)",
+    ),
+    (
+        "a session whose cost is not its turns', or known where none of theirs is",
+        "SELECT count(*) FROM sessions s WHERE \
+         coalesce(s.cost_nanos, -1) <> (SELECT coalesce(sum(t.cost_nanos), -1) FROM turns t WHERE t.session_id = s.id)",
+    ),
+    (
+        "a place in the order of arrival that is taken twice, or lies ahead of the counter",
+        "SELECT count(*) FROM sessions s JOIN \
+         (SELECT session_id, seq FROM jobs UNION ALL SELECT session_id, seq FROM messages) q ON q.session_id = s.id \
+         WHERE q.seq < 1 OR q.seq > s.last_seq OR 1 < (\
+         (SELECT count(*) FROM jobs j WHERE j.session_id = s.id AND j.seq = q.seq) + \
+         (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.seq = q.seq))",
+    ),
+];
+
+/// Fails where any of it does not hold.
+pub(crate) async fn check(db: &Database) {
+    for (what, sql) in NEVER {
+        assert_eq!(db.number(sql).await, 0, "found {what}");
+    }
+}

@@ -1,0 +1,2 @@
+//! The `roundhouse` binary.
+fn main() {}

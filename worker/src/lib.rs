@@ -1,0 +1,1 @@
+//! The session actor: leases, turns, heartbeat, reaper, sweeper
