@@ -1,1 +1,33 @@
-//! The HTTP side of Roundhouse: admits work, waits for answers, streams events
+//! The HTTP side of Roundhouse: admits work, waits for answers, streams events.
+//!
+//! A request is checked, admitted in one transaction and rung for; then it waits for what the store says, or streams
+//! what the bus carries. Nothing here runs an engine or keeps what a restart would lose: this crate knows the store,
+//! the queue and the bus, and neither engines nor workers.
+
+mod accept;
+mod admit;
+mod agents;
+mod announce;
+mod app;
+mod check;
+mod cwd;
+mod extract;
+mod guard;
+mod openapi;
+mod outage;
+mod pages;
+mod problem;
+mod request;
+mod request_stream;
+mod routes;
+mod serve;
+mod session_stream;
+mod settings;
+mod sse;
+mod views;
+mod wait;
+
+pub use app::{App, Parts};
+pub use openapi::{errors_markdown, openapi_json};
+pub use serve::{router, serve};
+pub use settings::{Limits, Settings};

@@ -1,5 +1,7 @@
 //! Logs: one line an event, to standard error.
 
+use std::io::IsTerminal as _;
+
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 
@@ -35,7 +37,10 @@ impl Default for Settings {
 /// The filter cannot be read; the text says where.
 pub fn init(settings: &Settings) -> Result<(), String> {
     let filter = EnvFilter::try_new(&settings.filter).map_err(|error| error.to_string())?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     let done = match settings.format {
         Format::Text => lines.with_target(false).try_init(),
         Format::Json => lines.json().flatten_event(true).try_init(),

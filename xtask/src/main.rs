@@ -6,6 +6,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "these are commands for a terminal")]
 
+mod bench;
 mod install;
 mod lint;
 mod services;
@@ -33,6 +34,7 @@ enum Command {
     /// Checks what neither compiler nor linter checks: sizes, directions, the suite's coverage, words, lock files.
     Tidy,
     Services(services::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Lint(args) => lint::run(&args),
         Command::Tidy => tidy::run(),
         Command::Services(args) => services::run(&args),
+        Command::Bench(args) => bench::run(&args),
     });
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -11,8 +11,6 @@ use super::topics::Topic;
 use super::{Bus, BusError, Inner};
 use crate::domain::{Event, EventId, SessionId};
 
-/// How long a listener waits for its subscription before it goes on without certainty.
-const SUBSCRIBE_WAIT: Duration = Duration::from_secs(1);
 /// How long a listener waits before it asks an unreachable log again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -34,18 +32,9 @@ pub struct Follow {
     session: SessionId,
     topic: Arc<Topic>,
     bell: watch::Receiver<u64>,
-    position: Position,
+    /// After which event; not known while the bus has not answered. Once it has, that is a gap.
+    position: Option<EventId>,
     ready: VecDeque<Event>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Position {
-    /// After this event.
-    After(EventId),
-    /// Before anything: the stream has no event yet.
-    Start,
-    /// Not known, because the bus did not answer. Once it does, this is a gap.
-    Lost,
 }
 
 /// What a log has after a position.
@@ -53,27 +42,20 @@ enum Position {
 pub(super) enum Read {
     /// The events that follow, oldest first; possibly none.
     Events(Vec<Event>),
-    /// It does not reach back to there; this is its end now.
-    Gap(Option<EventId>),
+    /// It does not reach back to there, and can be followed from this place on: its end now, or the start of another
+    /// numbering, since that begins where something was lost.
+    Gap(EventId),
 }
 
 impl Follow {
     pub(super) async fn start(bus: Bus, session: SessionId, after: Option<EventId>) -> Self {
         let topic = bus.topics().join(session);
         let bell = topic.bell.subscribe();
-        let mut follow = Self { bus, session, topic, bell, position: Position::Lost, ready: VecDeque::new() };
-        // First the subscription, then the place to start at: nothing lies between the two.
-        let mut live = follow.topic.live.subscribe();
-        let subscribed = tokio::time::timeout(SUBSCRIBE_WAIT, live.wait_for(|live| *live)).await;
-        follow.position = match after {
-            Some(id) => Position::After(id),
-            None if subscribed.is_err() => Position::Lost,
-            None => match follow.bus.tail(session).await {
-                Ok(Some(tail)) => Position::After(tail),
-                Ok(None) => Position::Start,
-                Err(_) => Position::Lost,
-            },
-        };
+        let mut follow = Self { bus, session, topic, bell, position: after, ready: VecDeque::new() };
+        if after.is_none() {
+            // What comes after this place is in the log. The subscription only rings, the first time when it begins.
+            follow.position = follow.bus.tail(session).await.ok();
+        }
         follow
     }
 
@@ -81,7 +63,7 @@ impl Follow {
     pub async fn next(&mut self) -> Followed {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                self.position = Position::After(event.id);
+                self.position = Some(event.id);
                 return Followed::Event(event);
             }
             // First mark what has rung as seen, then look: a ring in between is seen the next time.
@@ -92,8 +74,8 @@ impl Follow {
                     // The sender lives as long as the topic, which we hold.
                     let _ = self.bell.changed().await;
                 }
-                Ok(Read::Gap(tail)) => {
-                    self.position = tail.map_or(Position::Start, Position::After);
+                Ok(Read::Gap(place)) => {
+                    self.position = Some(place);
                     return Followed::Gap;
                 }
                 Err(_) => {
@@ -104,19 +86,13 @@ impl Follow {
     }
 
     async fn read(&self) -> Result<Read, BusError> {
-        match self.position {
-            Position::After(id) => {
-                if let After::Events(events) = self.topic.state().ring.after(id) {
-                    return Ok(Read::Events(events));
-                }
-                self.bus.read_after(self.session, id).await
-            }
-            Position::Start => match self.bus.tail(self.session).await? {
-                None => Ok(Read::Events(Vec::new())),
-                Some(tail) => self.bus.read_after(self.session, EventId { n: 0, ..tail }).await,
-            },
-            Position::Lost => Ok(Read::Gap(self.bus.tail(self.session).await?)),
+        let Some(position) = self.position else {
+            return self.bus.tail(self.session).await.map(Read::Gap);
+        };
+        if let After::Events(events) = self.topic.state().ring.after(position) {
+            return Ok(Read::Events(events));
         }
+        self.bus.read_after(self.session, position).await
     }
 }
 
@@ -127,10 +103,10 @@ impl Drop for Follow {
 }
 
 impl Bus {
-    /// The newest event's place.
-    async fn tail(&self, session: SessionId) -> Result<Option<EventId>, BusError> {
+    /// The place after the newest event.
+    async fn tail(&self, session: SessionId) -> Result<EventId, BusError> {
         match &*self.0 {
-            Inner::Local(local) => Ok(local.topics.of(session).state().ring.tail()),
+            Inner::Local(local) => Ok(local.tail(session)),
             Inner::Redis(redis) => redis.tail(session).await,
         }
     }
@@ -138,14 +114,7 @@ impl Bus {
     /// What the log has after a place.
     async fn read_after(&self, session: SessionId, after: EventId) -> Result<Read, BusError> {
         match &*self.0 {
-            Inner::Local(local) => {
-                let topic = local.topics.of(session);
-                let state = topic.state();
-                Ok(match state.ring.after(after) {
-                    After::Events(events) => Read::Events(events),
-                    After::Unknown => Read::Gap(state.ring.tail()),
-                })
-            }
+            Inner::Local(local) => Ok(local.read_after(session, after)),
             Inner::Redis(redis) => redis.read_after(session, after).await,
         }
     }

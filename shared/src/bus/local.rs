@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+use super::follow::Read;
+use super::ring::{After, Ring};
 use super::topics::{Keep, Topics};
 use super::{BusError, LOG_EVENTS, LOG_KEPT, NOTICES, Notice, Numbering};
 use crate::domain::{Event, EventId, LeaseToken, NewEvent, SessionId};
@@ -41,13 +43,9 @@ impl Local {
                 }
                 state.token = token;
             }
-            let tail = match state.ring.tail() {
-                Some(tail) if numbering == Numbering::Continue => tail,
-                _ => {
-                    let epoch = new_epoch();
-                    state.ring.restart(epoch, 0);
-                    EventId { epoch, n: 0 }
-                }
+            let tail = match numbering {
+                Numbering::Continue => tail(&mut state.ring),
+                Numbering::Restart => begin(&mut state.ring),
             };
             for (n, event) in (tail.n + 1..).zip(events) {
                 state.ring.push(Event {
@@ -63,12 +61,41 @@ impl Local {
         Ok(())
     }
 
+    pub(super) fn tail(&self, session: SessionId) -> EventId {
+        tail(&mut self.topics.of(session).state().ring)
+    }
+
+    pub(super) fn read_after(&self, session: SessionId, after: EventId) -> Read {
+        let topic = self.topics.of(session);
+        let mut state = topic.state();
+        if let After::Events(events) = state.ring.after(after) {
+            return Read::Events(events);
+        }
+        let tail = tail(&mut state.ring);
+        let start = EventId { n: 0, ..tail };
+        match state.ring.after(start) {
+            After::Events(_) if tail.epoch != after.epoch => Read::Gap(start),
+            _ => Read::Gap(tail),
+        }
+    }
+
     pub(super) fn notify(&self, notices: &[Notice]) {
         for notice in notices {
             // Nobody listening is fine.
             let _ = self.notices.send(*notice);
         }
     }
+}
+
+/// The place after the newest event. A stream that has no numbering gets one.
+fn tail(ring: &mut Ring) -> EventId {
+    ring.tail().unwrap_or_else(|| begin(ring))
+}
+
+fn begin(ring: &mut Ring) -> EventId {
+    let start = EventId { epoch: new_epoch(), n: 0 };
+    ring.restart(start);
+    start
 }
 
 /// A numbering that no other session or process has had.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::ConnectionManager;
-use redis::{AsyncCommands, RedisError, Script};
+use redis::{RedisError, Script, ScriptInvocation};
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -40,14 +40,33 @@ redis.call('PUBLISH', ARGV[6], epoch .. ' ' .. first .. '\n' .. table.concat(ARG
 return 1
 ";
 
-/// The place, and what follows it, read in one step: between two reads the log could be trimmed or renumbered.
-const READ: &str = r"
+/// The numbering and its last number. A stream that has none gets one, so that every place in it has a name.
+const TAIL: &str = r"
 local meta = redis.call('HMGET', KEYS[2], 'epoch', 'n')
-if not meta[1] then return {'', '0', {}} end
-if meta[1] ~= ARGV[1] then return {meta[1], meta[2], {}} end
-return {meta[1], meta[2], redis.call('XRANGE', KEYS[1], ARGV[2] .. '-0', '+', 'COUNT', ARGV[3])}
+local epoch, n = meta[1], meta[2]
+if not epoch then
+  epoch, n = ARGV[1], '0'
+  redis.call('DEL', KEYS[1])
+  redis.call('HSET', KEYS[2], 'epoch', epoch, 'n', n)
+  redis.call('PEXPIRE', KEYS[2], ARGV[2])
+end
 ";
 
+/// What follows a place, read in one step: between two reads the log could be trimmed or renumbered. Where the
+/// numbering is another: its start, if the log still has that, or else its end.
+const READ: &str = r"
+if epoch == ARGV[3] then
+  return {epoch, n, redis.call('XRANGE', KEYS[1], ARGV[4] .. '-0', '+', 'COUNT', ARGV[5])}
+end
+local whole = #redis.call('XRANGE', KEYS[1], '1-0', '1-0') == 1
+return {epoch, whole and '0' or n, {}}
+";
+
+/// An entry of a stream: its id and its fields.
+type Entry = (String, Vec<(String, String)>);
+
+/// How long a log and its numbers outlive the last event, in milliseconds.
+const KEPT_MS: u64 = LOG_KEPT.as_secs() * 1000;
 /// Events read from the log at once.
 const READ_EVENTS: u64 = 500;
 /// What one process keeps of a session's stream; beyond, the log is asked.
@@ -59,6 +78,7 @@ pub(super) struct Redis {
     connection: ConnectionManager,
     names: Names,
     append: Script,
+    tail: Script,
     read: Script,
     pub(super) topics: Arc<Topics>,
     pub(super) notices: broadcast::Sender<Notice>,
@@ -111,8 +131,17 @@ impl Redis {
         };
         #[expect(clippy::disallowed_methods, reason = "owned by the handle: it ends with the bus")]
         let task = AbortOnDropHandle::new(tokio::spawn(task.run()));
-        let (append, read) = (Script::new(APPEND), Script::new(READ));
-        Ok(Self { connection, names, append, read, topics, notices, subscribed, _task: task })
+        Ok(Self {
+            connection,
+            names,
+            append: Script::new(APPEND),
+            tail: Script::new(&format!("{TAIL} return {{epoch, n}}")),
+            read: Script::new(&format!("{TAIL} {READ}")),
+            topics,
+            notices,
+            subscribed,
+            _task: task,
+        })
     }
 
     pub(super) async fn publish(
@@ -126,10 +155,10 @@ impl Redis {
         call.key(self.names.log(session))
             .key(self.names.meta(session))
             .arg(fence.map_or(String::new(), |token| token.0.to_string()))
-            .arg(format!("{:x}", new_epoch()))
+            .arg(epoch_name(new_epoch()))
             .arg(if numbering == Numbering::Restart { "1" } else { "0" })
             .arg(LOG_EVENTS)
-            .arg(u64::try_from(LOG_KEPT.as_millis()).unwrap_or(u64::MAX))
+            .arg(KEPT_MS)
             .arg(self.names.channel(session));
         for event in events {
             call.arg(encode(event));
@@ -141,46 +170,49 @@ impl Redis {
         }
     }
 
-    pub(super) async fn tail(&self, session: SessionId) -> Result<Option<EventId>, BusError> {
+    pub(super) async fn tail(&self, session: SessionId) -> Result<EventId, BusError> {
         let mut connection = self.connection.clone();
-        let meta: (Option<String>, Option<u64>) =
-            within(connection.hmget(self.names.meta(session), &["epoch", "n"])).await?;
-        Ok(match meta {
-            (Some(epoch), Some(n)) => epoch_of(&epoch).map(|epoch| EventId { epoch, n }),
-            _ => None,
-        })
+        let call = self.read_call(&self.tail, session);
+        let (epoch, n): (String, u64) = within(call.invoke_async(&mut connection)).await?;
+        place(&epoch, n)
     }
 
     pub(super) async fn read_after(&self, session: SessionId, after: EventId) -> Result<Read, BusError> {
-        let mut call = self.read.prepare_invoke();
-        call.key(self.names.log(session))
-            .key(self.names.meta(session))
-            .arg(format!("{:x}", after.epoch))
-            .arg(after.n + 1)
-            .arg(READ_EVENTS);
+        let first = after.n.saturating_add(1);
+        let mut call = self.read_call(&self.read, session);
+        call.arg(epoch_name(after.epoch)).arg(first).arg(READ_EVENTS);
         let mut connection = self.connection.clone();
-        type Entries = Vec<(String, Vec<(String, String)>)>;
-        let (epoch, last, entries): (String, u64, Entries) =
+        let (epoch, n, entries): (String, u64, Vec<Entry>) =
             within(call.invoke_async(&mut connection)).await?;
-        let Some(epoch) = epoch_of(&epoch) else { return Ok(Read::Gap(None)) };
-        let tail = EventId { epoch, n: last };
-        if epoch != after.epoch || last < after.n {
-            return Ok(Read::Gap(Some(tail)));
+        let place = place(&epoch, n)?;
+        if place.epoch != after.epoch || place.n < after.n {
+            return Ok(Read::Gap(place));
         }
         let mut events = Vec::with_capacity(entries.len());
-        for (n, (_, fields)) in (after.n + 1..).zip(&entries) {
-            let event = fields.first().and_then(|(_, body)| decode(EventId { epoch, n }, body));
+        for (n, (_, fields)) in (first..).zip(&entries) {
+            let event = fields.first().and_then(|(_, body)| decode(EventId { n, ..place }, body));
             events.extend(event);
         }
         // The log begins later than asked for, or was lost while its numbers were not.
         let whole = match entries.first() {
-            Some((id, _)) => id.split('-').next() == Some(&(after.n + 1).to_string()),
-            None => last == after.n,
+            Some((id, _)) => id.split('-').next() == Some(&first.to_string()),
+            None => place == after,
         };
+        // An entry that cannot be read was written by a newer version.
         if !whole || events.len() != entries.len() {
-            return Ok(Read::Gap(Some(tail)));
+            return Ok(Read::Gap(place));
         }
         Ok(Read::Events(events))
+    }
+
+    /// The call of a script that begins with [`TAIL`].
+    fn read_call<'a>(&self, script: &'a Script, session: SessionId) -> ScriptInvocation<'a> {
+        let mut call = script.prepare_invoke();
+        call.key(self.names.log(session))
+            .key(self.names.meta(session))
+            .arg(epoch_name(new_epoch()))
+            .arg(KEPT_MS);
+        call
     }
 
     pub(super) async fn notify(&self, notices: &[Notice]) {
@@ -207,6 +239,15 @@ async fn within<T>(call: impl Future<Output = Result<T, RedisError>>) -> Result<
         Ok(done) => done.map_err(|error| BusError::Unavailable(Some(error))),
         Err(_) => Err(BusError::Unavailable(None)),
     }
+}
+
+fn place(epoch: &str, n: u64) -> Result<EventId, BusError> {
+    // A name that is not ours is as good as no answer.
+    epoch_of(epoch).map(|epoch| EventId { epoch, n }).ok_or(BusError::Unavailable(None))
+}
+
+fn epoch_name(epoch: u64) -> String {
+    format!("{epoch:x}")
 }
 
 fn epoch_of(text: &str) -> Option<u64> {

@@ -36,7 +36,7 @@ impl Ring {
     }
 
     /// Begins a numbering of which nothing is known but its last number.
-    pub(super) fn restart(&mut self, epoch: u64, last: u64) {
+    pub(super) fn restart(&mut self, EventId { epoch, n: last }: EventId) {
         *self = Self { epoch: Some(epoch), last, ..Self::new(self.most_events, self.most_bytes) };
     }
 
@@ -50,7 +50,7 @@ impl Ring {
     pub(super) fn push(&mut self, event: Event) {
         let EventId { epoch, n } = event.id;
         if self.epoch != Some(epoch) || self.last + 1 < n {
-            self.restart(epoch, n - 1);
+            self.restart(EventId { epoch, n: n - 1 });
         } else if n <= self.last {
             return;
         }
@@ -67,7 +67,7 @@ impl Ring {
     /// What follows a position.
     pub(super) fn after(&self, position: EventId) -> After {
         let first = self.last + 1 - self.events.len() as u64;
-        if self.epoch != Some(position.epoch) || position.n + 1 < first || self.last < position.n {
+        if self.epoch != Some(position.epoch) || self.last < position.n || position.n + 1 < first {
             return After::Unknown;
         }
         let skip = usize::try_from(position.n + 1 - first).unwrap_or(usize::MAX);
@@ -109,6 +109,7 @@ mod tests {
         assert_eq!(numbers(&ring, 7, 5), Some(vec![]));
         assert_eq!(numbers(&ring, 7, 1), None);
         assert_eq!(numbers(&ring, 7, 6), None);
+        assert_eq!(numbers(&ring, 7, u64::MAX), None);
         assert_eq!(numbers(&ring, 8, 3), None);
         ring.push(event(7, 9));
         assert_eq!(numbers(&ring, 7, 5), None);

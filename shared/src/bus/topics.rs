@@ -15,8 +15,6 @@ pub(super) struct Topic {
     state: Mutex<State>,
     /// Changes whenever there is something new to look at.
     pub(super) bell: watch::Sender<u64>,
-    /// Whether everything published from now on arrives here.
-    pub(super) live: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
@@ -29,9 +27,9 @@ pub(super) struct State {
 }
 
 impl Topic {
-    fn new(ring: Ring, live: bool) -> Self {
+    fn new(ring: Ring) -> Self {
         let state = State { ring, token: 0, followers: 0, used: Instant::now() };
-        Self { state: Mutex::new(state), bell: watch::Sender::new(0), live: watch::Sender::new(live) }
+        Self { state: Mutex::new(state), bell: watch::Sender::new(0) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -88,26 +86,16 @@ impl Topics {
 
     /// The topic of a session, made where there is none.
     pub(super) fn of(&self, session: SessionId) -> Arc<Topic> {
-        let mut map = self.map();
-        if let Some(topic) = map.get(&session) {
-            topic.state().used = Instant::now();
-            return topic.clone();
-        }
-        if let Keep::Log(kept, most) = self.keep
-            && most <= map.len()
-        {
-            forget_oldest(&mut map, kept, most);
-        }
-        let live = matches!(self.keep, Keep::Log(..));
-        let topic = Arc::new(Topic::new(Ring::new(self.ring_events, self.ring_bytes), live));
-        map.insert(session, topic.clone());
-        topic
+        self.find_or_make(&mut self.map(), session)
     }
 
     /// Takes part in a topic until [`Topics::leave`].
     pub(super) fn join(&self, session: SessionId) -> Arc<Topic> {
-        let topic = self.of(session);
+        // Counted before the map is free again: else the last of the others could leave now, and take the topic along.
+        let mut map = self.map();
+        let topic = self.find_or_make(&mut map, session);
         topic.state().followers += 1;
+        drop(map);
         self.tell_changed(session);
         topic
     }
@@ -127,6 +115,21 @@ impl Topics {
         }
     }
 
+    fn find_or_make(&self, map: &mut HashMap<SessionId, Arc<Topic>>, session: SessionId) -> Arc<Topic> {
+        if let Some(topic) = map.get(&session) {
+            topic.state().used = Instant::now();
+            return topic.clone();
+        }
+        if let Keep::Log(kept, most) = self.keep
+            && most <= map.len()
+        {
+            forget_oldest(map, kept, most);
+        }
+        let topic = Arc::new(Topic::new(Ring::new(self.ring_events, self.ring_bytes)));
+        map.insert(session, topic.clone());
+        topic
+    }
+
     fn tell_changed(&self, session: SessionId) {
         if self.keep == Keep::Copy {
             self.changed.lock().unwrap_or_else(PoisonError::into_inner).push(session);
@@ -139,9 +142,9 @@ impl Topics {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// All topics of this process.
-    pub(super) fn all(&self) -> Vec<(SessionId, Arc<Topic>)> {
-        self.map().iter().map(|(session, topic)| (*session, topic.clone())).collect()
+    /// The sessions of all topics of this process.
+    pub(super) fn sessions(&self) -> Vec<SessionId> {
+        self.map().keys().copied().collect()
     }
 }
 
@@ -164,5 +167,54 @@ fn forget_oldest(map: &mut HashMap<SessionId, Arc<Topic>>, kept: Duration, most:
     idle.sort_unstable();
     for (_, session) in idle.iter().take(idle.len().div_ceil(2)) {
         map.remove(session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_goes_with_its_last_follower_and_not_before() {
+        let (topics, session) = (Topics::new(Keep::Copy, 1, 1), SessionId::generate());
+        let (first, second) = (topics.join(session), topics.join(session));
+        topics.leave(session, &first);
+        assert!(topics.find(session).is_some_and(|found| Arc::ptr_eq(&found, &second)));
+        topics.leave(session, &second);
+        assert_eq!(topics.sessions(), []);
+    }
+
+    #[test]
+    fn whoever_follows_is_found_while_others_come_and_go() {
+        let (topics, session) = (Topics::new(Keep::Copy, 1, 1), SessionId::generate());
+        let come_and_go = || {
+            for _ in 0..20_000 {
+                let topic = topics.join(session);
+                let found = topics.find(session);
+                topics.leave(session, &topic);
+                assert!(found.is_some_and(|found| Arc::ptr_eq(&found, &topic)));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(come_and_go);
+            }
+        });
+        assert_eq!(topics.sessions(), []);
+    }
+
+    #[test]
+    fn logs_that_nobody_follows_make_room_for_new_ones() {
+        let most = 10;
+        let topics = Topics::new(Keep::Log(Duration::from_hours(1), most), 1, 1);
+        let (followed, oldest) = (SessionId::generate(), SessionId::generate());
+        topics.join(followed);
+        topics.of(oldest);
+        for _ in 0..5 * most {
+            topics.of(SessionId::generate());
+            assert!(topics.sessions().len() <= most);
+        }
+        assert!(topics.find(followed).is_some());
+        assert!(topics.find(oldest).is_none());
     }
 }

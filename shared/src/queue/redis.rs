@@ -51,15 +51,14 @@ impl Redis {
     /// Dropped, it may lose one that was just popped: its connection goes with it, and the sweeper rings again.
     pub(super) async fn pop(&self, lane: Lane, popper: &Popper) -> Result<Option<SessionJob>, QueueError> {
         let mut held = popper.lock().await;
-        let mut connection = match held.take() {
-            Some(connection) => connection,
-            None => {
-                let config = AsyncConnectionConfig::new()
-                    .set_response_timeout(None)
-                    .set_connection_timeout(Some(CONNECT_TIMEOUT));
-                let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-                within(CONNECT_TIMEOUT, connecting).await?
-            }
+        let mut connection = if let Some(connection) = held.take() {
+            connection
+        } else {
+            let config = AsyncConnectionConfig::new()
+                .set_response_timeout(None)
+                .set_connection_timeout(Some(CONNECT_TIMEOUT));
+            let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+            within(CONNECT_TIMEOUT, connecting).await?
         };
         let pop = connection.blpop::<_, Option<(String, String)>>(self.list(lane), POP.as_secs_f64());
         let popped = within(POP + RESPONSE_TIMEOUT, pop).await?;

@@ -4,7 +4,7 @@ use super::db::{Tx, values};
 use super::finish::{Ended, end_job, unanswered};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{JobId, JobKind, JobState, SessionId, TurnId};
+use crate::domain::{ChatResult, JobId, JobKind, JobState, SessionId, TurnId};
 
 /// What a cancel did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,13 +42,14 @@ impl Store {
         let SessionTx { mut tx, row } = self.lock(found.session).await?;
         let sql = "SELECT kind, state, turn_id FROM jobs WHERE id = $1";
         let Some(now) = tx.first(sql, values![job.0]).await? else { return Err(StoreError::JobNotFound) };
+        let turn = now.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
         let mut cancelled = Cancelled::default();
         match JobState::from_name(&now.get::<String>("state")?) {
             Some(JobState::Pending) => {
-                cancelled.ended.push(end_unclaimed(&mut tx, &row, job, found.kind).await?);
+                cancelled.ended.push(end_unclaimed(&mut tx, &row, job, found.kind, turn).await?);
             }
             Some(JobState::Claimed) => {
-                cancelled.turn = now.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
+                cancelled.turn = turn;
                 flag(&mut tx, &row, cancelled.turn).await?;
             }
             _ => {}
@@ -68,11 +69,12 @@ pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked) -> Result<Cancelled
         let job = JobId(open.get("id")?);
         let kind = JobKind::from_name(&open.get::<String>("kind")?)
             .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
+        let turn = open.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
         let claimed = open.get::<String>("state")? == JobState::Claimed.as_str();
         if claimed {
-            cancelled.turn = open.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
+            cancelled.turn = turn;
         } else if head || kind == JobKind::Inject {
-            cancelled.ended.push(end_unclaimed(tx, row, job, kind).await?);
+            cancelled.ended.push(end_unclaimed(tx, row, job, kind, turn).await?);
         }
         head = false;
     }
@@ -85,9 +87,22 @@ async fn flag(tx: &mut Tx, row: &Locked, turn: Option<TurnId>) -> Result<(), Sto
     tx.run("UPDATE sessions SET cancel_turn_id = $2 WHERE id = $1", values![row.id.0, turn.0]).await.map(drop)
 }
 
-async fn end_unclaimed(tx: &mut Tx, row: &Locked, job: JobId, kind: JobKind) -> Result<Ended, StoreError> {
-    let outcome = Outcome::Answered(Box::new(unanswered(row, job, kind)));
+/// Ends a job that no turn has now. It may be of a turn that was cut off.
+async fn end_unclaimed(
+    tx: &mut Tx,
+    row: &Locked,
+    job: JobId,
+    kind: JobKind,
+    turn: Option<TurnId>,
+) -> Result<Ended, StoreError> {
+    let outcome = Outcome::Answered(Box::new(ChatResult { turn_id: turn, ..unanswered(row, job, kind) }));
     end_job(tx, job, &outcome, row.now_ms).await?;
+    if let Some(turn) = turn {
+        // With the last of its jobs it cannot go on.
+        let sql = "UPDATE turns SET state = 'cancelled', ended_ms = $3 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM jobs \
+                   WHERE session_id = $2 AND turn_id = $1 AND state IN ('pending', 'claimed'))";
+        tx.run(sql, values![turn.0, row.id.0, row.now_ms]).await?;
+    }
     // It stays in the list, marked; no model has seen it or will.
     tx.run(
         "UPDATE messages SET cancelled = $2 WHERE session_id = $3 AND job_id = $1",

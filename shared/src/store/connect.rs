@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
 
 use super::db::Db;
 use super::{Store, StoreError};
@@ -68,7 +70,7 @@ impl Store {
     /// Brings the schema up to date. Processes that start together do it one after another.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let done = match &self.db {
-            Db::Sqlite { write, .. } => SQLITE.run(write).await,
+            Db::Sqlite { write, .. } => migrate_sqlite(write).await,
             Db::Postgres(pool) => POSTGRES.run(pool).await,
         };
         done.map_err(|error| match error {
@@ -96,6 +98,17 @@ impl Store {
                 write.close().await;
             }
             Db::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+/// The migrator has no lock for SQLite: who is slower fails at what the faster one has just done, and looks again.
+async fn migrate_sqlite(pool: &SqlitePool) -> Result<(), MigrateError> {
+    let mut tries = SQLITE.iter().count();
+    loop {
+        match SQLITE.run(pool).await {
+            Err(MigrateError::ExecuteMigration(..)) if 0 < tries => tries -= 1,
+            done => return done,
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Begin {
     Held(WorkerId),
     /// There is nothing to do.
     NoMail,
+    /// This worker cannot run the session's agent; another may.
+    NotHere,
 }
 
 /// The mail of one turn.
@@ -54,7 +56,7 @@ pub struct Claimed {
 }
 
 impl Store {
-    /// Takes the lease of a session that has mail, and its first turn's mail with it.
+    /// Takes the lease of a session that has mail and whose agent the worker `runs`, and its first turn's mail with it.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] where the session was deleted.
@@ -63,8 +65,12 @@ impl Store {
         session: SessionId,
         worker: WorkerId,
         lease_ms: i64,
+        runs: impl Fn(&str) -> bool + Send,
     ) -> Result<Begin, StoreError> {
         let mut held = self.lock(session).await?;
+        if !runs(&held.row.agent) {
+            return Ok(Begin::NotHere);
+        }
         // An expired lease is the reaper's to end: it also gives the dead run's claims back.
         if let Some(holder) = held.row.lease_worker {
             return Ok(Begin::Held(holder));
@@ -79,8 +85,15 @@ impl Store {
     }
 
     /// Takes the next turn's mail under a lease that is held. `None`: there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`], also where a turn runs: a run that repeats itself, because it does not know that its
+    /// commit went through, must not leave that turn's mail behind.
     pub async fn drain(&self, lease: &Lease) -> Result<Option<Mail>, StoreError> {
         let mut held = self.lock_leased(lease).await?;
+        if held.row.active_turn.is_some() {
+            return Err(StoreError::LeaseLost);
+        }
         let Some(mail) = claim_turn(&mut held, lease).await? else { return Ok(None) };
         held.tx.commit().await?;
         Ok(Some(mail))

@@ -94,9 +94,13 @@ impl Store {
     /// mail. A free session with unanswered mail cannot come of it.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`]: nothing was written.
+    /// [`StoreError::LeaseLost`]: nothing was written. So too where this turn does not run: a run that repeats itself,
+    /// because it does not know that its commit went through, must not count the turn twice.
     pub async fn finish(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        if row.active_turn != Some(end.turn) {
+            return Err(StoreError::LeaseLost);
+        }
         // The cancel was granted while the turn ran, and whoever asked was told so.
         let outcome =
             if row.cancel_turn == Some(end.turn) { TurnOutcome::Cancelled } else { end.outcome.clone() };

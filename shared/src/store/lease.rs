@@ -45,10 +45,11 @@ impl Store {
         if tx.run(sql, values![beat.worker.0, now_ms, expires_ms]).await? == 0 {
             return Err(StoreError::LeaseLost);
         }
-        let sql = "UPDATE sessions SET lease_expires_ms = $2 WHERE lease_worker = $1 \
+        // What has expired stays so: its run may have stopped itself already, and the reaper will give it on.
+        let sql = "UPDATE sessions SET lease_expires_ms = $2 WHERE lease_worker = $1 AND lease_expires_ms > $3 \
                    RETURNING id, lease_token, active_turn_id, cancel_turn_id";
         let mut held = Vec::new();
-        for row in tx.all(sql, values![beat.worker.0, expires_ms]).await? {
+        for row in tx.all(sql, values![beat.worker.0, expires_ms, now_ms]).await? {
             held.push(HeldLease {
                 session: SessionId(row.get("id")?),
                 token: LeaseToken(row.get("lease_token")?),
@@ -73,25 +74,27 @@ impl Store {
     /// Takes a session from a dead worker: what its turn had claimed goes back to the mailbox, or fails with
     /// `WORKER_LOST` once the turn was tried `max_attempts` times. `None`: somebody else was faster, or it lives.
     pub async fn reap(&self, session: SessionId, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
-        let mut held = self.lock(session).await?;
-        let Some(worker) = held.row.lease_worker else { return Ok(None) };
-        if held.row.live_worker().is_some() {
-            return Ok(None);
+        let held = self.lock(session).await?;
+        match held.row.lease_worker {
+            Some(worker) if held.row.live_worker().is_none() => {
+                take_back(held, worker, max_attempts).await.map(Some)
+            }
+            _ => Ok(None),
         }
-        let turn = held.row.active_turn;
-        let ended = match turn {
-            Some(turn) => end_hopeless(&mut held, turn, max_attempts).await?,
-            None => Vec::new(),
-        };
-        let next = release(&mut held, 0).await?;
-        held.tx.commit().await?;
-        Ok(Some(Reaped { session, worker, turn, next, ended }))
     }
 
-    /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent.
+    /// The same for a lease that is alive but whose run is gone, because it broke off in the middle.
+    pub async fn abandon(&self, lease: &Lease, max_attempts: i64) -> Result<Reaped, StoreError> {
+        let held = self.lock_leased(lease).await?;
+        take_back(held, lease.worker, max_attempts).await
+    }
+
+    /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent. A turn that somebody
+    /// cancelled ends here.
     pub async fn hand_back(&self, lease: &Lease) -> Result<Option<SessionJob>, StoreError> {
         let mut held = self.lock_leased(lease).await?;
         if let Some(turn) = held.row.active_turn {
+            end_hopeless(&mut held, turn, i64::MAX).await?;
             let sql = "UPDATE turns SET attempt = attempt - 1 WHERE id = $1";
             held.tx.run(sql, values![turn.0]).await?;
         }
@@ -123,6 +126,18 @@ impl Store {
         }
         Ok(found)
     }
+}
+
+/// Ends a run that did not end by itself.
+async fn take_back(mut held: SessionTx, worker: WorkerId, max_attempts: i64) -> Result<Reaped, StoreError> {
+    let turn = held.row.active_turn;
+    let ended = match turn {
+        Some(turn) => end_hopeless(&mut held, turn, max_attempts).await?,
+        None => Vec::new(),
+    };
+    let next = release(&mut held, 0).await?;
+    held.tx.commit().await?;
+    Ok(Reaped { session: held.row.id, worker, turn, next, ended })
 }
 
 /// Ends the jobs of a cut-off turn that will not be tried again.

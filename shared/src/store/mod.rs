@@ -97,8 +97,9 @@ impl StoreError {
         matches!(self, Self::Database(error) if is_outage(error))
     }
 
-    fn inconsistent(table: &'static str, column: &'static str, id: impl ToString) -> Self {
-        Self::Inconsistent { table, column, id: id.to_string() }
+    fn inconsistent(table: &'static str, column: &'static str, id: impl std::fmt::Display) -> Self {
+        let id = id.to_string();
+        Self::Inconsistent { table, column, id }
     }
 }
 

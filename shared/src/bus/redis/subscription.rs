@@ -39,7 +39,7 @@ impl Subscription {
                 Ok(Ok(connection)) => {
                     let (sink, stream) = connection.split();
                     let ended = self.serve(sink, stream, &mut told).await;
-                    self.lost();
+                    self.subscribed.store(false, Ordering::Release);
                     ended.err()
                 }
                 Ok(Err(error)) => Some(error),
@@ -54,14 +54,6 @@ impl Subscription {
         }
     }
 
-    /// Nothing arrives any more: what listeners have is a copy with an unknown end.
-    fn lost(&self) {
-        self.subscribed.store(false, Ordering::Release);
-        for (_, topic) in self.topics.all() {
-            topic.live.send_replace(false);
-        }
-    }
-
     async fn serve(
         &self,
         mut sink: PubSubSink,
@@ -71,8 +63,7 @@ impl Subscription {
         let mut channels = HashSet::new();
         within(sink.subscribe(self.names.notices())).await?;
         self.topics.take_changed();
-        let all: Vec<_> = self.topics.all().into_iter().map(|(session, _)| session).collect();
-        self.update(&mut sink, &mut channels, all).await?;
+        self.update(&mut sink, &mut channels, self.topics.sessions()).await?;
         self.subscribed.store(true, Ordering::Release);
         if std::mem::take(told) {
             tracing::info!("subscribed to Redis again");
@@ -86,19 +77,7 @@ impl Subscription {
                     None => return Ok(()),
                 },
                 () = self.topics.change.notified() => {
-                    let changed = self.topics.take_changed();
-                    // The answer to a subscription comes by the same stream that we read: read on meanwhile.
-                    let update = self.update(&mut sink, &mut channels, changed);
-                    tokio::pin!(update);
-                    loop {
-                        tokio::select! {
-                            done = &mut update => break done?,
-                            message = stream.next() => match message {
-                                Some(message) => self.take(&message),
-                                None => return Ok(()),
-                            },
-                        }
-                    }
+                    self.update(&mut sink, &mut channels, self.topics.take_changed()).await?;
                 }
                 _ = ping.tick() => within(sink.ping::<()>()).await?,
             }
@@ -119,19 +98,14 @@ impl Subscription {
             let names: Vec<_> = some.iter().map(|session| self.names.channel(*session)).collect();
             within(sink.unsubscribe(names)).await?;
         }
-        for some in wanted.chunks(CHANNELS) {
-            let new: Vec<_> = some.iter().copied().filter(|session| channels.insert(*session)).collect();
-            if !new.is_empty() {
-                let names: Vec<_> = new.iter().map(|session| self.names.channel(*session)).collect();
-                within(sink.subscribe(names)).await?;
-            }
+        let new: Vec<_> = wanted.into_iter().filter(|session| channels.insert(*session)).collect();
+        for some in new.chunks(CHANNELS) {
+            let names: Vec<_> = some.iter().map(|session| self.names.channel(*session)).collect();
+            within(sink.subscribe(names)).await?;
             for topic in some.iter().filter_map(|session| self.topics.find(*session)) {
-                if !*topic.live.borrow() {
-                    // Anything may have been published while nobody listened.
-                    topic.state().ring.forget();
-                    topic.live.send_replace(true);
-                    topic.ring_bell();
-                }
+                // Anything may have been published while nobody listened: whoever follows asks the log.
+                topic.state().ring.forget();
+                topic.ring_bell();
             }
         }
         Ok(())

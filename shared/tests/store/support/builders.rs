@@ -1,11 +1,12 @@
 //! Short ways to a situation, with defaults for what a case does not care about.
 
 use roundhouse_shared::domain::{
-    ContextSource, EngineKind, Job, JobId, Lease, OnBusy, SessionId, TokenUsage, TurnId, Usage, Worker, WorkerId,
+    ContextSource, EngineKind, Job, JobId, Lease, OnBusy, SessionId, TokenUsage, TurnId, Usage, Worker,
+    WorkerId,
 };
 use roundhouse_shared::store::{
-    Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Store, Target, TurnEnd,
-    TurnOutcome, WrittenMessage,
+    Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Store, StoreError, Target,
+    TurnEnd, TurnOutcome, WrittenMessage,
 };
 
 /// How long a lease lasts that must not run out while a case runs.
@@ -50,9 +51,9 @@ pub(crate) fn message_to(target: Target, text: &str) -> Admission {
     }
 }
 
-/// A client's key.
-pub(crate) fn idempotency(key: &str, hash: &str) -> Option<Idempotency> {
-    Some(Idempotency { key: key.to_owned(), hash: hash.to_owned() })
+/// The same message with a client's key.
+pub(crate) fn with_key(admission: Admission, key: &str, hash: &str) -> Admission {
+    Admission { idempotency: Some(Idempotency { key: key.to_owned(), hash: hash.to_owned() }), ..admission }
 }
 
 /// Admits a message, to be injected where the session is at work.
@@ -75,6 +76,16 @@ pub(crate) async fn begin_and_die(store: &Store, session: SessionId) -> (Lease, 
     begin_as(store, session, WorkerId::generate(), DEAD_MS).await
 }
 
+/// Tries to begin a session, as a worker that can run every agent.
+pub(crate) async fn try_begin(
+    store: &Store,
+    session: SessionId,
+    worker: WorkerId,
+    lease_ms: i64,
+) -> Result<Begin, StoreError> {
+    store.begin(session, worker, lease_ms, |_| true).await
+}
+
 /// Begins a session that has mail.
 pub(crate) async fn begin_as(
     store: &Store,
@@ -82,7 +93,7 @@ pub(crate) async fn begin_as(
     worker: WorkerId,
     lease_ms: i64,
 ) -> (Lease, Mail) {
-    match store.begin(session, worker, lease_ms).await.unwrap() {
+    match try_begin(store, session, worker, lease_ms).await.unwrap() {
         Begin::Started(lease, mail) => (lease, mail),
         other => panic!("not started: {other:?}"),
     }

@@ -1,0 +1,131 @@
+//! Tells listeners and workers what the store has: events, notices, rings. All of it is best effort, after the commit.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
+
+use roundhouse_shared::bus::{Bus, Notice, Numbering};
+use roundhouse_shared::clock::now_ms;
+use roundhouse_shared::domain::{EventKind, JobKind, NewEvent, Scope, SessionId, SessionJob};
+use roundhouse_shared::queue::Queue;
+use roundhouse_shared::store::{Admitted, Cancelled, Ended, Outcome};
+
+use crate::outage::Outage;
+
+/// Sessions remembered as having lost an event. Beyond, one is forgotten: its listeners see no gap.
+const LOST_MOST: usize = 10_000;
+
+/// What tells others.
+#[derive(Debug)]
+pub(crate) struct Announcer {
+    bus: Bus,
+    queue: Queue,
+    /// Sessions whose last publication failed: their numbering has to begin anew, so that listeners see the gap.
+    lost: Mutex<HashSet<SessionId>>,
+    bus_outage: Outage,
+    queue_outage: Outage,
+}
+
+impl Announcer {
+    pub(crate) fn new(bus: Bus, queue: Queue) -> Self {
+        Self {
+            bus,
+            queue,
+            lost: Mutex::default(),
+            bus_outage: Outage::new("bus"),
+            queue_outage: Outage::new("queue"),
+        }
+    }
+
+    /// Tells of a message that was admitted, and of what it interrupted. Returns whether listeners heard it.
+    pub(crate) async fn admitted(&self, admitted: &Admitted) -> bool {
+        let Admitted { job, session, kind, message, interrupted } = admitted;
+        let Some(message) = message else { return false };
+        let scope = Scope { job: Some(*job), ..Scope::default() };
+        let mut events = interrupted.as_ref().map(|of| cancel_events(*session, of)).unwrap_or_default();
+        events.push(event(*session, scope, &EventKind::JobAccepted { kind: *kind }));
+        let user_message = EventKind::UserMessage {
+            content: message.content.clone(),
+            origin: message.origin.clone(),
+            injected: *kind == JobKind::Inject,
+        };
+        events.push(event(*session, Scope { message: Some(message.id), ..scope }, &user_message));
+        let mut notices = interrupted.as_ref().map(|of| cancel_notices(*session, of)).unwrap_or_default();
+        if *kind == JobKind::Inject {
+            notices.push(Notice::Mail(*session));
+        }
+        let heard = self.publish(*session, &events).await;
+        let ring = SessionJob { job: *job, session: *session, kind: *kind };
+        tokio::join!(self.notify(&notices), self.ring(ring));
+        heard
+    }
+
+    /// Tells of what a cancel did.
+    pub(crate) async fn cancelled(&self, session: SessionId, cancelled: &Cancelled) {
+        if cancelled.any() {
+            self.publish(session, &cancel_events(session, cancelled)).await;
+            self.notify(&cancel_notices(session, cancelled)).await;
+        }
+    }
+
+    /// Tells that a session's own data was changed.
+    pub(crate) async fn updated(&self, session: SessionId) {
+        self.publish(session, &[event(session, Scope::default(), &EventKind::SessionUpdated {})]).await;
+    }
+
+    async fn publish(&self, session: SessionId, events: &[NewEvent]) -> bool {
+        if events.is_empty() {
+            return true;
+        }
+        let numbering = if self.lost().remove(&session) { Numbering::Restart } else { Numbering::Continue };
+        let published = self.bus.publish(session, None, numbering, events).await;
+        self.bus_outage.note(published.as_ref().copied());
+        if published.is_err() {
+            let mut lost = self.lost();
+            if LOST_MOST <= lost.len()
+                && let Some(other) = lost.iter().next().copied()
+            {
+                lost.remove(&other);
+            }
+            lost.insert(session);
+        }
+        published.is_ok()
+    }
+
+    fn lost(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn notify(&self, notices: &[Notice]) {
+        if !notices.is_empty() {
+            self.bus.notify(notices).await;
+        }
+    }
+
+    /// Rings for a job. Where that fails, the sweeper will.
+    async fn ring(&self, job: SessionJob) {
+        let rung = self.queue.push(job.kind.lane(), job).await;
+        self.queue_outage.note(rung.as_ref().copied());
+    }
+}
+
+fn event(session: SessionId, scope: Scope, kind: &EventKind) -> NewEvent {
+    NewEvent::new(session, now_ms(), scope, kind)
+}
+
+/// The events of jobs that were answered without any turn. What a turn had taken, its worker tells.
+fn cancel_events(session: SessionId, cancelled: &Cancelled) -> Vec<NewEvent> {
+    let mut events = Vec::with_capacity(cancelled.ended.len() * 2);
+    for Ended { job, kind, outcome } in &cancelled.ended {
+        let scope = Scope { job: Some(*job), ..Scope::default() };
+        events.push(event(session, scope, &EventKind::JobCancelled { kind: *kind }));
+        if let Outcome::Answered(result) = outcome {
+            events.push(event(session, scope, &EventKind::ChatResponse(result.clone())));
+        }
+    }
+    events
+}
+
+fn cancel_notices(session: SessionId, cancelled: &Cancelled) -> Vec<Notice> {
+    let ended = cancelled.ended.iter().map(|ended| Notice::Ended(session, ended.job));
+    ended.chain(cancelled.turn.map(|turn| Notice::Cancel(session, turn))).collect()
+}

@@ -1,0 +1,67 @@
+//! The router with its layers, and serving it until the process stops.
+
+use std::any::Any;
+use std::io;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::serve::ListenerExt as _;
+use roundhouse_shared::code::Code;
+use tokio::net::TcpListener;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::app::App;
+use crate::guard::{Rules, cors, guard};
+use crate::problem::ApiProblem;
+use crate::request::frame;
+use crate::{pages, routes};
+
+/// Everything that is served.
+pub fn router(app: App) -> Router {
+    let limit = usize::try_from(app.settings.body_limit.0).unwrap_or(usize::MAX);
+    let rules = Rules::new(&app.settings);
+    let cors = cors(&app.settings);
+    let (routes, _) = routes::all().split_for_parts();
+    let mut router = routes
+        .merge(pages::routes())
+        .fallback(|| async { ApiProblem::new(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { ApiProblem::new(Code::MethodNotAllowed) })
+        .with_state(Arc::new(app))
+        .layer(DefaultBodyLimit::max(limit));
+    if let Some(cors) = cors {
+        router = router.layer(cors);
+    }
+    router
+        .layer(from_fn_with_state(rules, guard))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(frame))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    tracing::error!(panic = text.unwrap_or("no text"), "a handler panicked");
+    ApiProblem::new(Code::Internal).into_response()
+}
+
+/// Serves until the process stops. Softly: no new connections, session streams end, and what waits for an answer
+/// gets it. Hard: everything ends.
+pub async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
+    let lifecycle = app.lifecycle.clone();
+    // Events are small and must not wait for one another.
+    let listener = listener.tap_io(|stream| {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY was not set");
+        }
+    });
+    let soft = lifecycle.soft().clone().cancelled_owned();
+    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(soft);
+    tokio::select! {
+        served = serving.into_future() => served,
+        () = lifecycle.hard().cancelled() => Ok(()),
+    }
+}

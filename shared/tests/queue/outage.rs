@@ -1,0 +1,109 @@
+//! A Redis that goes away and comes back: what it lost is the sweeper's, and the queues go on by themselves.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncCommands as _;
+use roundhouse_shared::domain::{Lane, SessionJob};
+use roundhouse_shared::queue::{Queue, QueueError};
+
+use crate::site::{Reader, push, ring};
+use crate::support::{Keeps, Server, eventually};
+
+/// A command has three seconds; so much more a slow machine may take.
+const REFUSED_WITHIN: Duration = Duration::from_secs(15);
+
+async fn up(queue: &Queue) {
+    eventually("the queue is up", async || queue.ping().await.is_ok()).await;
+}
+
+async fn assert_unavailable(queue: &Queue) {
+    let start = Instant::now();
+    assert!(matches!(queue.push(Lane::Chat, ring()).await, Err(QueueError::Unavailable(_))));
+    assert!(start.elapsed() < REFUSED_WITHIN, "{:?}", start.elapsed());
+    assert!(matches!(queue.ping().await, Err(QueueError::Unavailable(_))));
+    assert!(queue.depth(Lane::Chat).await.is_err());
+}
+
+#[tokio::test]
+async fn a_source_may_come_before_the_server() {
+    let mut server = Server::absent(Keeps::Nothing);
+    let queue = Queue::connect(&server.settings()).unwrap();
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    assert_unavailable(&queue).await;
+    server.start().await;
+    up(&queue).await;
+    let rings = push(&queue, Lane::Chat, 3).await;
+    assert_eq!(reader.jobs(3).await, rings);
+}
+
+#[tokio::test]
+async fn a_queue_goes_on_after_the_server_was_away() {
+    let mut server = Server::running(Keeps::Nothing).await;
+    let queue = Queue::connect(&server.settings()).unwrap();
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    for _ in 0..2 {
+        let rings = push(&queue, Lane::Chat, 2).await;
+        assert_eq!(reader.jobs(2).await, rings);
+        server.kill();
+        // The connection that is used next may not know yet.
+        eventually("the queue is down", async || queue.ping().await.is_err()).await;
+        assert_unavailable(&queue).await;
+        server.start().await;
+        up(&queue).await;
+    }
+    let rings = push(&queue, Lane::Chat, 2).await;
+    assert_eq!(reader.jobs(2).await, rings);
+}
+
+#[tokio::test]
+async fn rings_survive_with_a_server_that_keeps_them() {
+    let mut server = Server::running(Keeps::Everything).await;
+    let queue = Queue::connect(&server.settings()).unwrap();
+    let rings = push(&queue, Lane::Chat, 5).await;
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    let turn = reader.next().await;
+    server.kill();
+    server.start().await;
+    up(&queue).await;
+    assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 4);
+    assert_eq!(turn.job, rings[0]);
+    drop(turn);
+    assert_eq!(reader.jobs(4).await, rings[1..]);
+}
+
+#[tokio::test]
+async fn a_server_that_stands_still_is_away() {
+    let server = Server::running(Keeps::Nothing).await;
+    let queue = Queue::connect(&server.settings()).unwrap();
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    up(&queue).await;
+    server.freeze();
+    assert_unavailable(&queue).await;
+    let offered = ring();
+    queue.offer(Lane::Chat, offered).unwrap();
+    assert_eq!(reader.jobs(1).await, [offered]);
+    server.thaw();
+    up(&queue).await;
+    // What nobody answered for may have been rung all the same; what is rung from now on comes.
+    let last = push(&queue, Lane::Chat, 1).await[0];
+    while reader.next().await.job != last {}
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_dropped() {
+    let server = Server::running(Keeps::Nothing).await;
+    let queue = Queue::connect(&server.settings()).unwrap();
+    let mut connection = server.connect().await;
+    let mut rings = push(&queue, Lane::Chat, 1).await;
+    let lists: Vec<String> = connection.keys("*").await.unwrap();
+    assert_eq!(lists.len(), 1);
+    for unreadable in ["", "nonsense", "{}", r#"{"job":"x"}"#, "[]"] {
+        connection.rpush::<_, _, ()>(&lists[0], unreadable).await.unwrap();
+        rings.extend(push(&queue, Lane::Chat, 1).await);
+    }
+    connection.rpush::<_, _, ()>(&lists[0], &[0xff_u8, 0xfe][..]).await.unwrap();
+    rings.extend(push(&queue, Lane::Chat, 1).await);
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    let jobs: Vec<SessionJob> = reader.jobs(rings.len()).await;
+    assert_eq!(jobs, rings);
+}

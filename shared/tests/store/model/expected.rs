@@ -1,0 +1,204 @@
+//! The design in memory: what a session and its mailbox must be after each step.
+
+use std::collections::HashMap;
+
+use roundhouse_shared::domain::{JobId, JobKind, JobState, OnBusy, SessionStatus, TurnId, Usage};
+use roundhouse_shared::store::Next;
+
+/// A session.
+#[derive(Debug, Default)]
+pub(super) struct Expected {
+    pub(super) jobs: Vec<Work>,
+    pub(super) lease: Option<Held>,
+    pub(super) last_token: i64,
+    pub(super) messages: i64,
+    pub(super) usage: Usage,
+    cancelled: Option<TurnId>,
+    attempts: HashMap<TurnId, i64>,
+    failed: bool,
+}
+
+/// A job, in the order of arrival.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) id: JobId,
+    pub(super) kind: JobKind,
+    pub(super) state: JobState,
+    pub(super) turn: Option<TurnId>,
+    pub(super) attempt: i64,
+}
+
+/// A lease.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) token: i64,
+    pub(super) worker: usize,
+    pub(super) alive: bool,
+    pub(super) turn: Option<TurnId>,
+}
+
+/// What a cancel does: the turn that it flags, and the jobs that it ends.
+pub(super) type Cancel = (Option<TurnId>, Vec<JobId>);
+
+impl Expected {
+    fn has(&self, states: &[JobState]) -> bool {
+        self.jobs.iter().any(|job| states.contains(&job.state))
+    }
+
+    pub(super) fn status(&self) -> SessionStatus {
+        match self.lease {
+            Some(Held { turn: Some(_), .. }) => SessionStatus::Running,
+            _ if self.has(&[JobState::Pending]) => SessionStatus::Queued,
+            _ if self.failed => SessionStatus::Error,
+            _ => SessionStatus::Idle,
+        }
+    }
+
+    /// The job that a bell rings for.
+    pub(super) fn head(&self) -> Option<JobId> {
+        self.jobs.iter().find(|job| job.state == JobState::Pending).map(|job| job.id)
+    }
+
+    /// `None`: refused.
+    pub(super) fn admit(&mut self, id: JobId, on_busy: OnBusy) -> Option<(JobKind, Option<Cancel>)> {
+        let alive = self.lease.is_some_and(|lease| lease.alive);
+        let busy = alive || self.has(&[JobState::Pending, JobState::Claimed]);
+        let (kind, interrupted) = match on_busy {
+            OnBusy::Reject if busy => return None,
+            OnBusy::Inject if busy => (JobKind::Inject, None),
+            OnBusy::Interrupt if busy => (JobKind::Chat, Some(self.cancel())),
+            _ => (JobKind::Chat, None),
+        };
+        self.messages += 1;
+        self.jobs.push(Work { id, kind, state: JobState::Pending, turn: None, attempt: 0 });
+        Some((kind, interrupted))
+    }
+
+    pub(super) fn cancel(&mut self) -> Cancel {
+        let turn = self.lease.and_then(|lease| lease.turn);
+        let mut head = turn.is_none();
+        let mut ended = Vec::new();
+        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Pending) {
+            if head || job.kind == JobKind::Inject {
+                job.state = JobState::Cancelled;
+                ended.push(job.id);
+            }
+            head = false;
+        }
+        self.cancelled = turn.or(self.cancelled);
+        (turn, ended)
+    }
+
+    pub(super) fn cancel_job(&mut self, n: usize) -> Cancel {
+        let job = &mut self.jobs[n];
+        match job.state {
+            JobState::Pending => {
+                job.state = JobState::Cancelled;
+                (None, vec![job.id])
+            }
+            JobState::Claimed => {
+                self.cancelled = job.turn;
+                (job.turn, Vec::new())
+            }
+            _ => (None, Vec::new()),
+        }
+    }
+
+    pub(super) fn take_lease(&mut self, worker: usize, alive: bool) {
+        self.last_token += 1;
+        self.lease = Some(Held { token: self.last_token, worker, alive, turn: None });
+    }
+
+    /// The jobs of the next turn, and the turn where it goes on.
+    pub(super) fn next_turn(&self) -> Option<(Option<TurnId>, Vec<JobId>)> {
+        let mut pending = self.jobs.iter().filter(|job| job.state == JobState::Pending).peekable();
+        let head = **pending.peek()?;
+        let jobs: Vec<_> = match (head.turn, head.kind) {
+            (Some(_), _) => pending.filter(|job| job.turn == head.turn).collect(),
+            (None, JobKind::Inject) => {
+                pending.take_while(|job| job.kind == JobKind::Inject && job.turn.is_none()).collect()
+            }
+            (None, _) => pending.take(1).collect(),
+        };
+        Some((head.turn, jobs.iter().map(|job| job.id).collect()))
+    }
+
+    /// Claims the next turn; returns which attempt it is.
+    pub(super) fn claim(&mut self, turn: TurnId) -> i64 {
+        let (_, jobs) = self.next_turn().unwrap();
+        for job in self.jobs.iter_mut().filter(|job| jobs.contains(&job.id)) {
+            job.state = JobState::Claimed;
+            job.turn = Some(turn);
+            job.attempt += 1;
+        }
+        self.lease.as_mut().unwrap().turn = Some(turn);
+        self.cancelled = None;
+        let attempt = self.attempts.entry(turn).or_default();
+        *attempt += 1;
+        *attempt
+    }
+
+    fn end_claimed(&mut self, state: JobState) -> Vec<JobId> {
+        let mut ended = Vec::new();
+        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Claimed) {
+            job.state = state;
+            ended.push(job.id);
+        }
+        self.failed = state == JobState::Failed;
+        ended
+    }
+
+    /// The turn's end; returns what it ended as, the jobs, and what the run does next.
+    pub(super) fn finish(&mut self, state: JobState, used: Usage) -> (JobState, Vec<JobId>, Next) {
+        let state = if self.cancelled.is_some() { JobState::Cancelled } else { state };
+        let ended = self.end_claimed(state);
+        self.messages += 1;
+        self.usage.input_tokens += used.input_tokens;
+        self.usage.output_tokens += used.output_tokens;
+        self.usage.cache_tokens += used.cache_tokens;
+        self.usage.cost_nanos = match (self.usage.cost_nanos, used.cost_nanos) {
+            (None, None) => None,
+            (sum, cost) => Some(sum.unwrap_or(0) + cost.unwrap_or(0)),
+        };
+        self.cancelled = None;
+        if self.has(&[JobState::Pending]) {
+            self.lease.as_mut().unwrap().turn = None;
+            return (state, ended, Next::Turn);
+        }
+        self.lease = None;
+        (state, ended, Next::Idle)
+    }
+
+    /// Takes the session from whoever has it; returns the jobs that end with it.
+    pub(super) fn take_back(&mut self, max_attempts: i64) -> Vec<JobId> {
+        let turn = self.lease.and_then(|lease| lease.turn);
+        let tried = turn.is_some_and(|turn| max_attempts <= self.attempts[&turn]);
+        let ended = match (self.cancelled, tried) {
+            (Some(_), _) => self.end_claimed(JobState::Cancelled),
+            (None, true) => self.end_claimed(JobState::Failed),
+            (None, false) => Vec::new(),
+        };
+        self.release(0);
+        ended
+    }
+
+    /// Returns the jobs that end with it.
+    pub(super) fn hand_back(&mut self) -> Vec<JobId> {
+        let cancelled = self.cancelled.is_some();
+        let ended = if cancelled { self.end_claimed(JobState::Cancelled) } else { Vec::new() };
+        if let Some(turn) = self.lease.and_then(|lease| lease.turn) {
+            *self.attempts.entry(turn).or_default() -= 1;
+        }
+        self.release(1);
+        ended
+    }
+
+    fn release(&mut self, refund: i64) {
+        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Claimed) {
+            job.state = JobState::Pending;
+            job.attempt -= refund;
+        }
+        self.lease = None;
+        self.cancelled = None;
+    }
+}

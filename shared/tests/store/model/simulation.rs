@@ -1,0 +1,266 @@
+//! The steps, taken by the store and by the model, and compared.
+
+use std::collections::HashMap;
+
+use roundhouse_shared::code::Code;
+use roundhouse_shared::domain::{JobId, JobState, Lease, OnBusy, SessionId, TurnId, Usage, WorkerId};
+use roundhouse_shared::problem::Problem;
+use roundhouse_shared::store::{
+    Admission, Beat, Begin, Cancelled, Ended, Mail, Outcome, Reaped, Store, StoreError, TurnEnd, TurnOutcome,
+};
+
+use super::expected::{Cancel, Expected};
+use super::{End, Step};
+use crate::support::*;
+
+/// A session, those who work on it, and all answers that anybody was ever told.
+pub(super) struct Simulation<'s> {
+    pub(super) store: &'s Store,
+    pub(super) session: SessionId,
+    pub(super) workers: Vec<WorkerId>,
+    pub(super) runs: Vec<Run>,
+    pub(super) answers: HashMap<JobId, Outcome>,
+    pub(super) expected: Expected,
+    turns: i64,
+}
+
+/// What a worker knows of a run of its own, which may be over without its knowing.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) lease: Lease,
+    pub(super) turn: Option<TurnId>,
+    ended: Option<TurnId>,
+}
+
+impl<'s> Simulation<'s> {
+    pub(super) async fn new(store: &'s Store, workers: usize) -> Self {
+        let session = session(store).await;
+        let mut known = Vec::new();
+        for _ in 0..workers {
+            known.push(registered(store).await);
+        }
+        let (runs, answers, expected) = (Vec::new(), HashMap::new(), Expected::default());
+        Self { store, session, workers: known, runs, answers, expected, turns: 0 }
+    }
+
+    pub(super) async fn step(&mut self, step: Step) {
+        match step {
+            Step::Admit(on_busy) => self.admit(on_busy).await,
+            Step::Begin { worker, alive } => self.begin(worker, alive).await,
+            Step::GoOn { run, end } => match self.run(run) {
+                Some((n, Run { turn: Some(turn), .. })) => self.finish(n, turn, end).await,
+                Some((n, _)) => self.drain(n).await,
+                None => {}
+            },
+            Step::Repeat { run } => self.repeat(run).await,
+            Step::Abandon { run, max_attempts } => {
+                if let Some((n, _)) = self.run(run) {
+                    self.abandon(n, max_attempts).await;
+                }
+            }
+            Step::HandBack { run } => {
+                if let Some((n, _)) = self.run(run) {
+                    self.hand_back(n).await;
+                }
+            }
+            Step::Beat { worker, alive } => self.beat(worker, alive).await,
+            Step::Reap { max_attempts } => self.reap(max_attempts).await,
+            Step::Sweep => self.sweep().await,
+            Step::Cancel => {
+                let cancelled = self.store.cancel_session(self.session).await.unwrap();
+                let expected = self.expected.cancel();
+                self.assert_cancelled(cancelled, &expected);
+            }
+            Step::CancelJob { job } => {
+                if let Some(work) = self.expected.jobs.get(job) {
+                    let (session, cancelled) = self.store.cancel_job(work.id).await.unwrap();
+                    assert_eq!(session, self.session);
+                    let expected = self.expected.cancel_job(job);
+                    self.assert_cancelled(cancelled, &expected);
+                }
+            }
+        }
+    }
+
+    /// Neither can a turn end twice, nor can one begin while another runs.
+    async fn repeat(&mut self, run: usize) {
+        let Some((_, Run { lease, turn, ended })) = self.run(run) else { return };
+        if turn.is_some() {
+            assert_lost(&self.store.drain(&lease).await);
+        }
+        if let Some(turn) = ended {
+            assert_lost(&self.store.finish(&lease, answered(turn, "again")).await);
+        }
+    }
+
+    /// A run, counted from the newest.
+    pub(super) fn run(&self, back: usize) -> Option<(usize, Run)> {
+        let n = self.runs.len().checked_sub(back + 1)?;
+        Some((n, self.runs[n]))
+    }
+
+    /// Whether a run still has its lease.
+    pub(super) fn holds(&self, lease: &Lease) -> bool {
+        self.expected.lease.is_some_and(|held| held.token == lease.token.0)
+    }
+
+    /// Notes answers: nobody is ever told twice.
+    fn answered(&mut self, ended: Vec<Ended>, expected: &[JobId]) {
+        assert_eq!(ids(&ended), expected);
+        for Ended { job, outcome, .. } in ended {
+            assert_eq!(self.answers.insert(job, outcome), None, "{job} was answered twice");
+        }
+    }
+
+    fn assert_cancelled(&mut self, cancelled: Cancelled, expected: &Cancel) {
+        assert_eq!(cancelled.turn, expected.0);
+        assert!(cancelled.ended.iter().all(|ended| answer(&ended.outcome).1));
+        self.answered(cancelled.ended, &expected.1);
+    }
+
+    async fn admit(&mut self, on_busy: OnBusy) {
+        let admission = Admission { on_busy, ..message(self.session, "hello") };
+        let admitted = self.store.admit(&admission).await;
+        let Some((kind, interrupted)) = self.expected.admit(admission.job, on_busy) else {
+            assert!(matches!(admitted, Err(StoreError::SessionBusy)), "{admitted:?}");
+            return;
+        };
+        let admitted = admitted.unwrap();
+        assert_eq!((admitted.job, admitted.kind), (admission.job, kind));
+        assert_eq!(admitted.interrupted.is_some(), interrupted.is_some());
+        if let (Some(cancelled), Some(expected)) = (admitted.interrupted, interrupted) {
+            self.assert_cancelled(cancelled, &expected);
+        }
+    }
+
+    pub(super) async fn begin(&mut self, worker: usize, alive: bool) {
+        let lease_ms = if alive { LONG_MS } else { DEAD_MS };
+        let begun = try_begin(self.store, self.session, self.workers[worker], lease_ms).await.unwrap();
+        match (begun, self.expected.lease, self.expected.head()) {
+            (Begin::Held(holder), Some(held), _) => assert_eq!(holder, self.workers[held.worker]),
+            (Begin::NoMail, None, None) => {}
+            (Begin::Started(lease, mail), None, Some(_)) => {
+                self.expected.take_lease(worker, alive);
+                let expected = (self.session, self.workers[worker], self.expected.last_token);
+                assert_eq!((lease.session, lease.worker, lease.token.0), expected);
+                self.runs.push(Run { lease, turn: Some(mail.turn), ended: None });
+                self.claimed(&mail);
+            }
+            (begun, lease, head) => panic!("{begun:?} though {lease:?} and {head:?}"),
+        }
+    }
+
+    fn claimed(&mut self, mail: &Mail) {
+        let (turn, jobs) = self.expected.next_turn().unwrap();
+        assert_eq!(jobs_of(mail), jobs);
+        assert!(turn.is_none_or(|turn| turn == mail.turn));
+        assert_eq!(self.expected.claim(mail.turn), mail.attempt);
+    }
+
+    pub(super) async fn drain(&mut self, n: usize) {
+        let lease = self.runs[n].lease;
+        let drained = self.store.drain(&lease).await;
+        if !self.holds(&lease) {
+            return assert_lost(&drained);
+        }
+        let Some(mail) = drained.unwrap() else { return assert_eq!(self.expected.head(), None) };
+        self.runs[n].turn = Some(mail.turn);
+        self.claimed(&mail);
+    }
+
+    pub(super) async fn finish(&mut self, n: usize, turn: TurnId, end: End) {
+        self.turns += 1;
+        let usage = Usage {
+            input_tokens: self.turns,
+            output_tokens: 100 * self.turns,
+            cache_tokens: 10_000 * self.turns,
+            cost_nanos: (self.turns % 2 == 0).then_some(7 * self.turns),
+        };
+        let (outcome, state) = match end {
+            End::Answered => (TurnOutcome::Answered, JobState::Succeeded),
+            End::Failed => (TurnOutcome::Failed(Problem::new(Code::Internal)), JobState::Failed),
+            End::Cancelled => (TurnOutcome::Cancelled, JobState::Cancelled),
+        };
+        let lease = self.runs[n].lease;
+        let finished = self.store.finish(&lease, TurnEnd { outcome, usage, ..answered(turn, "ok") }).await;
+        if !self.holds(&lease) {
+            return assert_lost(&finished);
+        }
+        let finished = finished.unwrap();
+        let (state, ended, next) = self.expected.finish(state, usage);
+        assert_eq!(finished.next, next);
+        let as_expected = match finished.outcome {
+            TurnOutcome::Answered => state == JobState::Succeeded,
+            TurnOutcome::Failed(_) => state == JobState::Failed,
+            TurnOutcome::Cancelled => state == JobState::Cancelled,
+        };
+        assert!(as_expected, "{state}");
+        self.answered(finished.ended, &ended);
+        self.runs[n] = Run { lease, turn: None, ended: Some(turn) };
+    }
+
+    async fn hand_back(&mut self, n: usize) {
+        let lease = self.runs[n].lease;
+        let next = self.store.hand_back(&lease).await;
+        if !self.holds(&lease) {
+            return assert_lost(&next);
+        }
+        let ended = self.expected.hand_back();
+        assert_eq!(next.unwrap().map(|next| next.job), self.expected.head());
+        for (job, outcome) in self.store.outcomes(&ended).await.unwrap() {
+            assert_eq!(self.answers.insert(job, outcome), None, "{job} was answered twice");
+        }
+    }
+
+    pub(super) async fn beat(&mut self, worker: usize, alive: bool) {
+        let lease_ms = if alive { LONG_MS } else { DEAD_MS };
+        let beat = Beat { worker: self.workers[worker], lease_ms };
+        let renewed = self.store.renew_all(beat).await.unwrap();
+        let held = self.expected.lease.as_mut().filter(|held| held.worker == worker && held.alive);
+        let tokens: Vec<_> = renewed.iter().map(|lease| (lease.token.0, lease.turn)).collect();
+        assert_eq!(tokens, held.iter().map(|held| (held.token, held.turn)).collect::<Vec<_>>());
+        if let Some(held) = held {
+            held.alive = alive;
+        }
+    }
+
+    pub(super) async fn reap(&mut self, max_attempts: i64) {
+        let dead = self.expected.lease.is_some_and(|held| !held.alive);
+        assert_eq!(self.store.expired(10).await.unwrap().contains(&self.session), dead);
+        let reaped = self.store.reap(self.session, max_attempts).await.unwrap();
+        assert_eq!(reaped.is_some(), dead);
+        if let Some(reaped) = reaped {
+            self.taken_back(reaped, max_attempts);
+        }
+    }
+
+    async fn abandon(&mut self, n: usize, max_attempts: i64) {
+        let lease = self.runs[n].lease;
+        let abandoned = self.store.abandon(&lease, max_attempts).await;
+        if !self.holds(&lease) {
+            return assert_lost(&abandoned);
+        }
+        self.taken_back(abandoned.unwrap(), max_attempts);
+    }
+
+    fn taken_back(&mut self, reaped: Reaped, max_attempts: i64) {
+        let held = self.expected.lease.unwrap();
+        assert_eq!(
+            (reaped.session, reaped.worker, reaped.turn),
+            (self.session, self.workers[held.worker], held.turn)
+        );
+        let ended = self.expected.take_back(max_attempts);
+        assert_eq!(reaped.next.map(|next| next.job), self.expected.head());
+        self.answered(reaped.ended, &ended);
+    }
+
+    pub(super) async fn sweep(&mut self) {
+        let swept = self.store.sweep(0, 10).await.unwrap();
+        let forgotten = self.expected.head().filter(|_| self.expected.lease.is_none());
+        assert_eq!(swept.iter().map(|job| job.job).collect::<Vec<_>>(), Vec::from_iter(forgotten));
+    }
+}
+
+fn assert_lost<T: std::fmt::Debug>(result: &Result<T, StoreError>) {
+    assert!(matches!(result, Err(StoreError::LeaseLost)), "{result:?}");
+}

@@ -1,0 +1,96 @@
+//! Workers: who there is, and what each runs.
+
+use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, HeldLease, Worker};
+use roundhouse_shared::store::{Beat, Store};
+
+use crate::support::*;
+
+on_both_databases![
+    a_worker_reads_back_as_registered,
+    a_worker_that_registers_again_is_still_one,
+    a_stopping_worker_is_shown_until_its_time_runs_out,
+    a_worker_whose_time_ran_out_is_not_shown,
+    workers_long_gone_are_forgotten,
+    workers_are_shown_with_what_they_run,
+];
+
+fn agents(reason: Option<&str>) -> Vec<AgentStatus> {
+    let agent = Agent { name: "helper".to_owned(), engine: EngineKind::OpenAi, model: None, demo: true };
+    vec![AgentStatus { agent, available: reason.is_none(), reason: reason.map(str::to_owned) }]
+}
+
+async fn a_worker_reads_back_as_registered(store: &Store) {
+    let new = Worker { agents: agents(Some("no key")), ..worker("host-1") };
+    let before = store.now_ms().await.unwrap();
+    store.register_worker(&new, LONG_MS).await.unwrap();
+    let after = store.now_ms().await.unwrap();
+
+    let workers = store.workers().await.unwrap();
+
+    let started_ms = workers[0].started_ms;
+    assert!((before..=after).contains(&started_ms), "{before} {started_ms} {after}");
+    let expected = Worker { started_ms, seen_ms: started_ms, expires_ms: started_ms + LONG_MS, ..new };
+    assert_eq!(workers, [expected]);
+}
+
+async fn a_worker_that_registers_again_is_still_one(store: &Store) {
+    let first = Worker { agents: agents(Some("no key")), ..worker("host") };
+    store.register_worker(&first, LONG_MS).await.unwrap();
+    let started_ms = store.workers().await.unwrap()[0].started_ms;
+    store.register_worker(&Worker { agents: agents(None), ..first }, 2 * LONG_MS).await.unwrap();
+    let workers = store.workers().await.unwrap();
+    assert_eq!((workers.len(), workers[0].started_ms), (1, started_ms));
+    assert!(workers[0].agents[0].available);
+    assert_eq!(workers[0].expires_ms, workers[0].seen_ms + 2 * LONG_MS);
+}
+
+async fn a_stopping_worker_is_shown_until_its_time_runs_out(store: &Store) {
+    let (stopping, staying) = (registered(store).await, registered(store).await);
+    store.stop_worker(stopping).await.unwrap();
+    let mut workers = store.workers().await.unwrap();
+    workers.sort_by_key(|worker| worker.id);
+    let shown: Vec<_> = workers.iter().map(|worker| (worker.id, worker.stopping)).collect();
+    assert_eq!(shown, [(stopping, true), (staying, false)]);
+
+    // A beat does not make it take work again.
+    store.renew_all(Beat { worker: stopping, lease_ms: LONG_MS }).await.unwrap();
+    assert!(store.workers().await.unwrap().iter().any(|worker| worker.stopping));
+    store.renew_all(Beat { worker: stopping, lease_ms: DEAD_MS }).await.unwrap();
+    let left: Vec<_> = store.workers().await.unwrap().iter().map(|worker| worker.id).collect();
+    assert_eq!(left, [staying]);
+}
+
+async fn a_worker_whose_time_ran_out_is_not_shown(store: &Store) {
+    store.register_worker(&worker("dead"), DEAD_MS).await.unwrap();
+    store.register_worker(&worker("alive"), LONG_MS).await.unwrap();
+    let hosts: Vec<_> = store.workers().await.unwrap().into_iter().map(|worker| worker.host).collect();
+    assert_eq!(hosts, ["alive"]);
+}
+
+async fn workers_long_gone_are_forgotten(db: &Database) {
+    db.store.register_worker(&worker("long gone"), -3_700_000).await.unwrap();
+    db.store.register_worker(&worker("just gone"), DEAD_MS).await.unwrap();
+    db.store.register_worker(&worker("alive"), LONG_MS).await.unwrap();
+    assert_eq!(db.texts("SELECT host FROM workers ORDER BY host").await, ["alive", "just gone"]);
+}
+
+async fn workers_are_shown_with_what_they_run(store: &Store) {
+    let (one, idle) = (registered(store).await, registered(store).await);
+    let session = session(store).await;
+    admit(store, session, "hello").await;
+    let (lease, mail) = begin_as(store, session, one, LONG_MS).await;
+    store.cancel_session(session).await.unwrap();
+    running(store).await;
+
+    let workers = store.workers().await.unwrap();
+
+    let of = |id| workers.iter().find(|worker| worker.id == id).unwrap();
+    assert_eq!(of(idle).leases, []);
+    let [held] = of(one).leases[..] else { panic!("{workers:?}") };
+    assert_eq!((held.session, held.token), (session, lease.token));
+    assert_eq!((held.turn, held.cancel_turn), (Some(mail.turn), Some(mail.turn)));
+    let renewed: Vec<HeldLease> = store.renew_all(Beat { worker: one, lease_ms: 2 * LONG_MS }).await.unwrap();
+    assert!(held.expires_ms < renewed[0].expires_ms);
+    let workers = store.workers().await.unwrap();
+    assert_eq!(workers.iter().find(|worker| worker.id == one).unwrap().leases, renewed);
+}

@@ -1,0 +1,122 @@
+//! The configuration as TOML: the effective one, with sources and without secrets, and the example file.
+
+use std::fmt::Write;
+
+use roundhouse_shared::secret::masked_url;
+
+use super::error::Place;
+use super::keys::{KEYS, Key};
+use super::{Config, Loaded};
+
+const MASK: &str = "***";
+
+/// What a query parameter is called that holds a secret.
+const SECRET_PARAMETERS: [&str; 6] = ["password", "passwd", "key", "token", "secret", "sig"];
+
+/// A URL without its secrets: the password, and parameters that are called like one.
+pub(crate) fn shown_url(url: &str) -> String {
+    let url = masked_url(url);
+    let Some((address, query)) = url.split_once('?') else { return url };
+    let masked = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if is_secret(name) => format!("{name}={MASK}"),
+        _ => pair.to_owned(),
+    });
+    format!("{address}?{}", masked.collect::<Vec<_>>().join("&"))
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_PARAMETERS.iter().any(|secret| name.contains(secret))
+}
+
+/// A URL in quotes, without its secrets.
+pub(super) fn quoted_url(url: &str) -> String {
+    format!("{:?}", shown_url(url))
+}
+
+/// A value as a person wrote it, for errors; without secrets.
+pub(super) fn shown(key: &str, value: &figment::value::Value) -> String {
+    if key.contains("extra_headers") {
+        return "set".to_owned();
+    }
+    let value = toml::Value::try_from(value);
+    value.map_or_else(|_| "wrong".to_owned(), |value| without_secrets(value).to_string())
+}
+
+/// A value whose URLs are masked.
+fn without_secrets(value: toml::Value) -> toml::Value {
+    match value {
+        toml::Value::String(text) if text.contains("://") => toml::Value::String(shown_url(&text)),
+        other => other,
+    }
+}
+
+impl Loaded {
+    /// The effective configuration as TOML. What is not the default says where it was set.
+    pub(crate) fn to_toml(&self) -> String {
+        let mut text = sections(&self.config, |key| match self.place(key.path) {
+            Place::Default => String::new(),
+            place => format!("  # {place}"),
+        });
+        for (name, agent) in &self.config.agents {
+            let place = self.place(&format!("agents.{name}"));
+            let _ = write!(text, "\n[agents.{}]  # {place}\n", toml_key(name));
+            let table = toml::Table::try_from(agent).unwrap_or_default();
+            for (key, value) in table {
+                let _ = writeln!(text, "{} = {}", toml_key(&key), without_secrets(value));
+            }
+        }
+        text
+    }
+}
+
+/// A key as TOML wants it: in quotes where it has other characters than letters, digits, `-` and `_`.
+fn toml_key(name: &str) -> String {
+    let bare = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) && !name.is_empty();
+    if bare { name.to_owned() } else { toml::Value::String(name.to_owned()).to_string() }
+}
+
+/// All keys of the table, by section, each with what `note` says of it.
+fn sections(config: &Config, note: impl Fn(&Key) -> String) -> String {
+    let table = toml::Table::try_from(config).unwrap_or_default();
+    let mut text = String::new();
+    let mut section = "";
+    for key in KEYS {
+        if key.section() != section {
+            section = key.section();
+            let gap = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{gap}[{section}]");
+        }
+        let Some(value) = table.get(section).and_then(|section| section.get(key.name())) else { continue };
+        let _ = writeln!(text, "{} = {}{}", key.name(), without_secrets(value.clone()), note(key));
+    }
+    text
+}
+
+/// The example file: every key with its default, its meaning and its variable.
+pub(crate) fn example() -> String {
+    const HEAD: &str = "\
+# Roundhouse reads `roundhouse.toml` in its working directory, or the file that `--config` or ROUNDHOUSE_CONFIG names.
+# These are the defaults: keep what you change. A variable beats the file, a flag beats both.
+# `roundhouse config --example` prints this file.
+
+";
+    const AGENTS: &str = r#"
+# Agents. Without any, Roundhouse offers `assistant`, if OPENAI_BASE_URL or OPENAI_API_KEY is set, and `demo`.
+#
+# [agents.assistant]
+# engine = "openai"                          # any server that speaks Chat Completions
+# base_url = "http://127.0.0.1:11434/v1"
+# api_key_env = "OPENAI_API_KEY"             # the name of the variable, never the key
+# model = "qwen3"
+# instructions = "You are a helpful assistant."
+# prices = { input = 0.15, output = 0.6, cache = 0.075 }  # dollars per million tokens; absent: the cost is null
+# context_window = 128000
+# max_tries = 4                              # tries of one model call before its first token
+# extra_headers = { X-Title = "Roundhouse" }
+# extra_body = { temperature = 0.2 }
+"#;
+    let about = |key: &Key| format!("  # {} ({})", key.about, key.variable);
+    let defaults = sections(&Config::default(), about);
+    format!("{HEAD}{defaults}{AGENTS}")
+}

@@ -1,0 +1,233 @@
+//! A deployment: processes, a store, a bus, and the oracle behind its agents.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use roundhouse_oracle::Oracle;
+use serde_json::Value;
+
+use super::services::{Database, redis_url};
+use super::{Client, Process, until};
+
+/// Which store, which bus, and how many processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One process, SQLite, everything else in process: the default.
+    Embedded,
+    /// One process on Postgres.
+    EmbeddedPostgres,
+    /// One process on SQLite with queue and bus in Redis.
+    EmbeddedRedis,
+    /// Two api processes and two workers on Postgres and Redis.
+    Distributed,
+}
+
+/// What a test wants otherwise than usual.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) apis: usize,
+    pub(crate) workers: usize,
+    pub(crate) slots: usize,
+    pub(crate) lease: &'static str,
+    /// Further variables for every process.
+    pub(crate) env: Vec<(&'static str, String)>,
+    /// The address of a Redis of the test's own.
+    pub(crate) redis: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { apis: 2, workers: 2, slots: 8, lease: "10s", env: Vec::new(), redis: None }
+    }
+}
+
+/// A deployment that runs.
+pub(crate) struct Deployment {
+    pub(crate) kind: Kind,
+    pub(crate) oracle: Oracle,
+    /// Processes that serve HTTP.
+    pub(crate) apis: Vec<Process>,
+    /// Processes that only run turns.
+    pub(crate) workers: Vec<Process>,
+    /// A client for each of `apis`.
+    pub(crate) clients: Vec<Client>,
+    env: Vec<(String, String)>,
+    database: Option<Database>,
+    dir: tempfile::TempDir,
+    started: usize,
+}
+
+impl Deployment {
+    pub(crate) async fn start(kind: Kind) -> Self {
+        Self::with(kind, Options::default()).await
+    }
+
+    pub(crate) async fn with(kind: Kind, options: Options) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let oracle = Oracle::start().await.unwrap();
+        std::fs::write(dir.path().join("roundhouse.toml"), agents(&oracle)).unwrap();
+        let database = match kind {
+            Kind::Embedded | Kind::EmbeddedRedis => None,
+            Kind::EmbeddedPostgres | Kind::Distributed => Some(Database::create().await),
+        };
+        let mut env: Vec<(String, String)> = Vec::new();
+        let mut set = |key: &str, value: String| env.push((key.to_owned(), value));
+        set("ROUNDHOUSE_LISTEN", "127.0.0.1:0".to_owned());
+        set("ROUNDHOUSE_DATA_DIR", dir.path().join("data").display().to_string());
+        set("ROUNDHOUSE_LEASE", options.lease.to_owned());
+        set("ROUNDHOUSE_SWEEP", "500ms".to_owned());
+        set("ROUNDHOUSE_SLOTS", options.slots.to_string());
+        set("RUST_BACKTRACE", "1".to_owned());
+        set("ROUNDHOUSE_LOG", "debug,sqlx=warn,hyper=warn,h2=warn,reqwest=warn,apalis=info".to_owned());
+        if let Some(database) = &database {
+            set("ROUNDHOUSE_DATABASE_URL", database.url());
+        }
+        if matches!(kind, Kind::EmbeddedRedis | Kind::Distributed) {
+            set("ROUNDHOUSE_REDIS_URL", options.redis.clone().unwrap_or_else(redis_url));
+            set("ROUNDHOUSE_REDIS_PREFIX", format!("it-{}", uuid::Uuid::now_v7().simple()));
+        }
+        for (key, value) in &options.env {
+            set(key, value.clone());
+        }
+        let mut deployment = Self {
+            kind,
+            oracle,
+            apis: Vec::new(),
+            workers: Vec::new(),
+            clients: Vec::new(),
+            env,
+            database,
+            dir,
+            started: 0,
+        };
+        if kind == Kind::Distributed {
+            for _ in 0..options.apis {
+                deployment.add_api("api").await;
+            }
+            for _ in 0..options.workers {
+                deployment.add_worker();
+            }
+        } else {
+            deployment.add_api("up").await;
+        }
+        deployment.await_agent().await;
+        deployment
+    }
+
+    /// Starts one more process that serves HTTP, and a client for it.
+    pub(crate) async fn add_api(&mut self, role: &'static str) {
+        self.started += 1;
+        let mut process = Process::start(role, self.started, self.dir.path(), &self.env);
+        self.clients.push(Client::new(process.url().await));
+        self.apis.push(process);
+    }
+
+    /// Starts one more worker.
+    pub(crate) fn add_worker(&mut self) {
+        self.started += 1;
+        self.workers.push(Process::start("worker", self.started, self.dir.path(), &self.env));
+    }
+
+    /// Waits until every client can chat, and every worker that was started is known.
+    pub(crate) async fn await_agent(&self) {
+        let workers = if self.kind == Kind::Distributed { self.workers.len() } else { 1 };
+        for client in &self.clients {
+            until("the agent to be available", async || {
+                let known = client.get("/workers").await.json()["items"].as_array()?.len();
+                let agents = client.get("/agents").await.json();
+                let agent =
+                    agents["items"].as_array()?.iter().find(|agent| agent["name"] == "oracle")?.clone();
+                (workers <= known && agent["available"] == true).then_some(())
+            })
+            .await;
+        }
+    }
+
+    /// The only client, or the first of them.
+    pub(crate) fn client(&self) -> &Client {
+        &self.clients[0]
+    }
+
+    /// The last client: another process than the first, where there are two.
+    pub(crate) fn other(&self) -> &Client {
+        self.clients.last().unwrap()
+    }
+
+    /// Stops everything as an operator would. Nothing may be left over: no open job, no lease, no process.
+    pub(crate) async fn end(mut self) {
+        let client = self.client().clone();
+        until("all jobs to end and all leases to go", async || {
+            let queues = client.get("/queues").await.json();
+            let open: i64 = queues["items"]
+                .as_array()?
+                .iter()
+                .map(|queue| queue["depth"].as_i64().unwrap_or(1) + queue["running"].as_i64().unwrap_or(1))
+                .sum();
+            let workers = client.get("/workers").await.json();
+            let leased = workers["items"]
+                .as_array()?
+                .iter()
+                .any(|worker| worker["leases"].as_array().is_none_or(|leases| !leases.is_empty()));
+            (open == 0 && !leased).then_some(())
+        })
+        .await;
+        for process in self.workers.iter_mut().chain(&mut self.apis) {
+            process.stop().await;
+        }
+        for process in self.workers.iter().chain(&self.apis) {
+            let log = process.log();
+            assert!(!log.contains("panicked"), "{} panicked:\n{log}", process.role);
+            assert!(children(process.pid()).is_empty(), "{} left processes behind", process.role);
+        }
+        if let Some(database) = self.database.take() {
+            database.drop().await;
+        }
+    }
+
+    /// Everything that all processes have logged, for a failing test to show.
+    pub(crate) fn logs(&self) -> String {
+        let mut text = String::new();
+        for process in self.workers.iter().chain(&self.apis) {
+            let _ = writeln!(text, "=== {} {}\n{}", process.role, process.pid(), process.log());
+        }
+        text
+    }
+
+    /// Waits until a worker runs a turn of this session; returns the worker's process.
+    pub(crate) async fn worker_of(&self, session: &str) -> &Process {
+        let pid = until("a worker to take the session", async || {
+            let workers = self.client().get("/workers").await.json();
+            workers["items"].as_array()?.iter().find_map(|worker| {
+                let leases = worker["leases"].as_array()?;
+                let holds = leases.iter().any(|lease| lease["sessionId"] == *session);
+                holds.then(|| worker["pid"].as_u64())?
+            })
+        })
+        .await;
+        let all = self.workers.iter().chain(&self.apis);
+        all.into_iter().find(|process| u64::from(process.pid()) == pid).expect("a process of this deployment")
+    }
+}
+
+/// The agents of every test: `oracle` answers from its context, `priced` also has a price.
+fn agents(oracle: &Oracle) -> String {
+    let base = oracle.base_url();
+    format!(
+        "[agents.oracle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\n\
+         [agents.priced]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\
+         prices = {{ input = 1.0, output = 10.0, cache = 0.1 }}\n"
+    )
+}
+
+fn children(pid: u32) -> Vec<String> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A field of a JSON object as text.
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// A moment, where a test has to give something the chance to go wrong.
+pub(crate) const MOMENT: Duration = Duration::from_millis(300);

@@ -1,0 +1,54 @@
+//! A deployment of the real binary for one test, and a client for it.
+
+mod client;
+mod deployment;
+mod process;
+mod services;
+
+pub(crate) use client::{Answer, Client, Events, SseEvent};
+pub(crate) use deployment::{Deployment, Kind, Options};
+pub(crate) use process::Process;
+pub(crate) use services::RedisServer;
+
+use std::future::Future;
+use std::time::Duration;
+
+/// How long anything may take that ought to happen at once. Long, because the machine may be slow.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// Waits for something that happens by itself.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(SOON, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// Asks again and again until the answer is there: for what no event tells.
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+    soon(what, async {
+        loop {
+            if let Some(value) = ask().await {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+/// Stamps a test for the deployments that are named.
+macro_rules! on {
+    ($name:ident: $($kind:ident),+ $(,)?) => {
+        mod $name {
+            $(
+                #[expect(non_snake_case, reason = "named after the deployment")]
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $kind() {
+                    super::$name($crate::support::Kind::$kind).await;
+                }
+            )+
+        }
+    };
+}
+pub(crate) use on;

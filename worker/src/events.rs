@@ -1,0 +1,125 @@
+//! What is told when something has become true in the store.
+
+use std::sync::Arc;
+
+use roundhouse_shared::bus::{Notice, Numbering};
+use roundhouse_shared::clock::now_ms;
+use roundhouse_shared::domain::{EventKind, JobKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
+use roundhouse_shared::problem::{Problem, chain};
+use roundhouse_shared::store::{Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome};
+
+use crate::Worker;
+use crate::outbox::{Outbox, Standing};
+
+/// A turn begins.
+pub(crate) fn started(outbox: &Outbox, mail: &Mail) {
+    let turn = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+    let injected: Vec<_> =
+        mail.jobs.iter().filter(|job| job.kind == JobKind::Inject).map(|job| job.job).collect();
+    for job in &mail.jobs {
+        let scope = Scope { job: Some(job.job), ..turn };
+        outbox.push(Standing::Running, scope, EventKind::JobStarted { kind: job.kind });
+    }
+    let started = EventKind::TurnStarted { engine: mail.engine, model: mail.model.clone() };
+    outbox.push(Standing::Running, turn, started);
+    for job in &injected {
+        let scope = Scope { job: Some(*job), ..turn };
+        outbox.push(Standing::Running, scope, EventKind::InjectionDelivered { merged: injected.clone() });
+    }
+}
+
+/// A turn has ended, and the store has its answers.
+pub(crate) async fn finished(
+    worker: &Worker,
+    session: SessionId,
+    outbox: &Outbox,
+    mail: &Mail,
+    end: &TurnEnd,
+    done: Finished,
+) {
+    let turn = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+    for message in done.messages {
+        let scope = Scope { message: Some(message.id), ..turn };
+        outbox.push(Standing::Fact, scope, EventKind::MessageCompleted { message: Box::new(message.into()) });
+    }
+    let kind = match done.outcome {
+        TurnOutcome::Failed(problem) => EventKind::TurnFailed { problem },
+        TurnOutcome::Answered | TurnOutcome::Cancelled => {
+            EventKind::TurnCompleted { usage: end.usage.into(), iterations: end.iterations }
+        }
+    };
+    outbox.push(Standing::Fact, turn, kind);
+    for (scope, kind) in done.ended.iter().flat_map(|ended| answered(ended, Some(mail.turn))) {
+        outbox.push(Standing::Fact, scope, kind);
+    }
+    notify_ended(worker, session, &done.ended).await;
+}
+
+/// A session was taken from a run that is no more.
+pub(crate) async fn reaped(worker: &Arc<Worker>, reaped: Reaped) {
+    let Reaped { session, worker: lost, turn, next, ended } = reaped;
+    tracing::warn!(session.id = %session, worker.id = %lost, failed = ended.len(), "took a session from a lost run");
+    let mut kinds = Vec::new();
+    let problem = ended.iter().find_map(|ended| match &ended.outcome {
+        Outcome::Failed(problem) => Some(problem.clone()),
+        Outcome::Answered(_) => None,
+    });
+    if let Some(problem) = problem {
+        kinds.push((Scope { turn, ..Scope::default() }, EventKind::TurnFailed { problem }));
+    }
+    kinds.extend(ended.iter().flat_map(|ended| answered(ended, turn)));
+    let events: Vec<_> =
+        kinds.iter().map(|(scope, kind)| NewEvent::new(session, now_ms(), *scope, kind)).collect();
+    if !events.is_empty()
+        && let Err(error) = worker.bus.publish(session, None, Numbering::Continue, &events).await
+    {
+        tracing::debug!(error = chain(&error), "the end of a lost run was not published");
+    }
+    notify_ended(worker, session, &ended).await;
+    if let Some(next) = next {
+        ring(worker, next).await;
+    }
+}
+
+/// Rings for a session that nobody runs. What is not heard is found by the sweeper.
+pub(crate) async fn ring(worker: &Worker, job: SessionJob) {
+    let lane = match job.kind.lane() {
+        // A message for a session that nobody runs any more is a run of its own.
+        Lane::Inject => Lane::Chat,
+        lane => lane,
+    };
+    if let Err(error) = worker.queue.push(lane, job).await {
+        tracing::debug!(error = chain(&error), "could not ring; the sweeper will");
+    }
+}
+
+/// What is told of an answered job. A failed one is told with its turn.
+fn answered(ended: &Ended, turn: Option<TurnId>) -> Vec<(Scope, EventKind)> {
+    let Outcome::Answered(result) = &ended.outcome else { return Vec::new() };
+    let scope = Scope { job: Some(ended.job), turn, ..Scope::default() };
+    let response = (scope, EventKind::ChatResponse(result.clone()));
+    if result.cancelled {
+        vec![(scope, EventKind::JobCancelled { kind: ended.kind }), response]
+    } else {
+        vec![response]
+    }
+}
+
+async fn notify_ended(worker: &Worker, session: SessionId, ended: &[Ended]) {
+    let notices: Vec<_> = ended.iter().map(|ended| Notice::Ended(session, ended.job)).collect();
+    worker.bus.notify(&notices).await;
+}
+
+/// The end of a turn that never reached its engine.
+pub(crate) fn unstarted(mail: &Mail, problem: Problem) -> TurnEnd {
+    TurnEnd {
+        turn: mail.turn,
+        outcome: TurnOutcome::Failed(problem),
+        messages: Vec::new(),
+        model: mail.model.clone(),
+        iterations: 0,
+        usage: roundhouse_shared::domain::Usage::default(),
+        context_source: roundhouse_shared::domain::ContextSource::Empty,
+        native_session: mail.native_session.clone(),
+    }
+}

@@ -1,0 +1,98 @@
+//! The handlers that apalis runs: a ring is looked up in the store, and the row decides.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Instant;
+
+use apalis::prelude::*;
+use apalis_core::worker::ext::parallelize::ParallelizeExt;
+use futures::FutureExt;
+use roundhouse_shared::bus::Notice;
+use roundhouse_shared::domain::{Lane, SessionJob, SessionStatus};
+use roundhouse_shared::problem::chain;
+use roundhouse_shared::queue::Delivery;
+use roundhouse_shared::store::{Begin, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::{Worker, events, session};
+
+/// Pokes at once: each is one short read.
+const POKES: usize = 64;
+/// Cuts and forks at once.
+const MAINTENANCE: usize = 4;
+
+/// Takes rings until the process stops, and returns when all that was started has ended.
+pub(crate) async fn run(worker: &Arc<Worker>) {
+    let lanes =
+        [(Lane::Chat, worker.settings.slots), (Lane::Inject, POKES), (Lane::Maintenance, MAINTENANCE)];
+    let mut monitor = Monitor::new();
+    for (lane, slots) in lanes {
+        let (worker, slots) = (worker.clone(), Arc::new(Semaphore::new(slots)));
+        // The source never fails, so this is called once for each queue.
+        monitor = monitor.register(move |_| {
+            let source = worker.queue.source(lane, slots.clone(), worker.lifecycle.soft().clone());
+            let tasks = worker.lifecycle.clone();
+            WorkerBuilder::new(format!("{}-{lane}", worker.id))
+                .backend(source)
+                .data((worker.clone(), lane))
+                .parallelize(move |task| tasks.spawn(task))
+                .build(ring)
+        });
+    }
+    let stop = worker.lifecycle.soft().clone();
+    let stopped = async move {
+        stop.cancelled().await;
+        Ok(())
+    };
+    if let Err(error) = monitor.run_with_signal(stopped).await {
+        tracing::error!(%error, "the queues' monitor failed");
+        worker.lifecycle.fail();
+    }
+}
+
+/// A ring: the slot is held until it returns.
+async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), Infallible> {
+    let (worker, lane) = &*to;
+    let Delivery { job, slot } = delivery;
+    let answered = match lane {
+        Lane::Inject => AssertUnwindSafe(poke(worker, job)).catch_unwind().await,
+        Lane::Chat | Lane::Maintenance => AssertUnwindSafe(take(worker, job)).catch_unwind().await,
+    };
+    drop(slot);
+    match answered {
+        Ok(Ok(())) => {}
+        // The store has the job: the sweeper rings again.
+        Ok(Err(error)) => tracing::warn!(job.id = %job.job, error = chain(&error), "a ring was not answered"),
+        // The heartbeat finds a lease without a run, and gives the session on.
+        Err(_) => tracing::error!(job.id = %job.job, "a run panicked"),
+    }
+    Ok(())
+}
+
+/// Runs the session, unless it runs already.
+async fn take(worker: &Arc<Worker>, job: SessionJob) -> Result<(), StoreError> {
+    let asked = Instant::now();
+    let lease_ms = worker.settings.lease.millis();
+    let runs = |agent: &str| worker.engines.contains_key(agent);
+    match worker.store.begin(job.session, worker.id, lease_ms, runs).await {
+        Ok(Begin::Started(lease, mail)) => session::run(worker, lease, asked, mail).await,
+        Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,
+        // Nothing to do; or a session that was deleted; or one for another worker, for which the sweeper rings again.
+        Ok(Begin::NoMail | Begin::NotHere) | Err(StoreError::SessionNotFound) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Tells the run of a session of its new mail. Where nobody runs it, it is a run of its own, which needs a slot.
+async fn poke(worker: &Worker, job: SessionJob) -> Result<(), StoreError> {
+    match worker.store.session(job.session).await? {
+        Some(session) if session.status == SessionStatus::Running => {
+            worker.bus.notify(&[Notice::Mail(job.session)]).await;
+        }
+        Some(_) => events::ring(worker, job).await,
+        None => {}
+    }
+    Ok(())
+}

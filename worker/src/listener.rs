@@ -1,0 +1,25 @@
+//! What rings for running sessions. Every ring is a hint: the heartbeat brings the same a little later.
+
+use std::sync::Arc;
+
+use roundhouse_shared::bus::Notice;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::Worker;
+
+/// Runs until it is aborted.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let mut notices = worker.bus.notices();
+    loop {
+        match notices.recv().await {
+            Ok(Notice::Cancel(session, turn)) => {
+                if let Some(run) = worker.registry.find(session) {
+                    run.cancel.send_replace(Some(turn));
+                }
+            }
+            // A run looks for mail at the end of its turn; answers are for the waiting.
+            Ok(Notice::Mail(_) | Notice::Ended(..)) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}

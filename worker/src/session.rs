@@ -1,0 +1,87 @@
+//! The actor: a session is run turn by turn until it has no mail.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roundhouse_shared::domain::Lease;
+use roundhouse_shared::problem::chain;
+use roundhouse_shared::store::{Mail, Next, StoreError};
+
+use crate::outbox::Outbox;
+use crate::registry::Run;
+use crate::turn::{Driven, drive};
+use crate::{Worker, events, heartbeat};
+
+/// How long to wait before a store that is away is asked again.
+const RETRY: Duration = Duration::from_millis(200);
+
+/// Runs a session whose lease was asked for at `asked`, until it has no mail, the lease is lost or the process stops.
+pub(crate) async fn run(worker: &Arc<Worker>, lease: Lease, asked: Instant, mail: Mail) {
+    let good_for = heartbeat::good_for(worker.settings.lease.0);
+    let entry = worker.registry.enter(lease, asked, good_for);
+    let outbox = Outbox::open(worker, entry.run.clone());
+    match turns(worker, &entry.run, &outbox, mail).await {
+        Ok(()) => {}
+        Err(StoreError::LeaseLost) => {
+            entry.run.lost.cancel();
+            tracing::warn!(session.id = %lease.session, "lost the lease of a session; its run ends here");
+        }
+        // The entry goes with this run, and the heartbeat gives the session on.
+        Err(error) => tracing::error!(session.id = %lease.session, error = chain(&error), "a run broke off"),
+    }
+    outbox.close().await;
+}
+
+async fn turns(worker: &Arc<Worker>, run: &Run, outbox: &Outbox, first: Mail) -> Result<(), StoreError> {
+    let lease = &run.lease;
+    let mut mail = first;
+    loop {
+        let end = match drive(worker, run, outbox, &mail).await {
+            Driven::Ended(end) => end,
+            Driven::Lost => return Err(StoreError::LeaseLost),
+            Driven::Stopped => return hand_back(worker, run).await,
+        };
+        let done = persist(run, || worker.store.finish(lease, end.clone())).await?;
+        let next = done.next;
+        events::finished(worker, lease.session, outbox, &mail, &end, done).await;
+        mail = match next {
+            Next::Idle => return Ok(()),
+            Next::Turn if worker.lifecycle.soft().is_cancelled() => return hand_back(worker, run).await,
+            // A cancel may have taken the mail since: then the lease is given back as it is.
+            Next::Turn => match persist(run, || worker.store.drain(lease)).await? {
+                Some(mail) => mail,
+                None => return hand_back(worker, run).await,
+            },
+        };
+    }
+}
+
+async fn hand_back(worker: &Worker, run: &Run) -> Result<(), StoreError> {
+    if let Some(next) = persist(run, || worker.store.hand_back(&run.lease)).await? {
+        events::ring(worker, next).await;
+    }
+    Ok(())
+}
+
+/// Does something in the store under a lease, again and again while the store is away and the lease is ours.
+pub(crate) async fn persist<T, F>(run: &Run, mut act: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut told = false;
+    loop {
+        match act().await {
+            Err(error) if error.is_outage() => {
+                if !std::mem::replace(&mut told, true) {
+                    let error = chain(&error);
+                    tracing::warn!(session.id = %run.lease.session, error, "the store is away; trying on");
+                }
+                tokio::select! {
+                    () = run.lost.cancelled() => return Err(StoreError::LeaseLost),
+                    () = tokio::time::sleep(RETRY) => {}
+                }
+            }
+            other => return other,
+        }
+    }
+}
