@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod config;
 mod http;
+mod patience;
 mod terminal;
 mod wiring;
 

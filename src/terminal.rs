@@ -8,9 +8,12 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stdout().lock(), "{line}");
 }
 
-/// A line on standard error, with our name before it.
-pub(crate) fn complain(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "roundhouse: {line}");
+/// Lines on standard error, with our name before each.
+pub(crate) fn complain(lines: &str) {
+    let mut err = io::stderr().lock();
+    for line in lines.lines() {
+        let _ = writeln!(err, "roundhouse: {line}");
+    }
 }
 
 /// A remark on standard error.

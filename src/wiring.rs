@@ -13,18 +13,13 @@ use roundhouse_shared::queue::{Queue, QueueError};
 use roundhouse_shared::store::{JobFilter, Store, StoreError};
 use roundhouse_worker::{HeartStore, Ready, WorkerAgent};
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
 
 use crate::agents::{self, Built, Offered, Runs};
-use crate::config::{ConfigError, Loaded};
+use crate::config::{ConfigError, Loaded, shown_url};
+use crate::patience::until_up;
 
 /// How long a start waits for Postgres and Redis.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// The first wait between two tries; it doubles with each.
-const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// The longest one.
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
-
 /// Why a process does not start, or has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
@@ -48,6 +43,13 @@ pub(crate) enum StartError {
     Store(#[from] StoreError),
     #[error("the database has not the schema of this version: run `roundhouse migrate`")]
     Schema(#[source] StoreError),
+    #[error("{what} at {url} is still away after {} s", START_PATIENCE.as_secs())]
+    Away {
+        what: &'static str,
+        url: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error(transparent)]
     Queue(#[from] QueueError),
     #[error(transparent)]
@@ -86,13 +88,13 @@ impl Foundation {
     /// Opens everything that other processes have to provide, waiting for it if need be.
     pub(crate) async fn open(loaded: Loaded) -> Result<Self, StartError> {
         let (store, data_dir) = open_store(&loaded).await?;
-        until_up("the database", START_PATIENCE, || store.ping(), StoreError::is_outage).await?;
-        let bus = Bus::connect(&loaded.config.redis)?;
-        let queue = Queue::connect(&loaded.config.redis)?;
+        await_up("the database", &loaded.config.store.url, || store.ping(), StoreError::is_outage).await?;
+        let redis = &loaded.config.redis;
+        let (bus, queue) = (Bus::connect(redis)?, Queue::connect(redis)?);
         let is_away = |error: &QueueError| matches!(error, QueueError::Unavailable(_));
-        until_up("Redis (queues)", START_PATIENCE, || queue.ping(), is_away).await?;
+        await_up("Redis", &redis.url, || queue.ping(), is_away).await?;
         let is_away = |error: &BusError| matches!(error, BusError::Unavailable(_));
-        until_up("Redis (bus)", START_PATIENCE, || bus.ping(), is_away).await?;
+        await_up("Redis", &redis.url, || bus.ping(), is_away).await?;
         Ok(Self { loaded, data_dir, store, bus, queue, lifecycle: Lifecycle::new() })
     }
 
@@ -220,29 +222,25 @@ pub(crate) async fn build(
     Ok((built, oracle))
 }
 
-/// Asks until it is there. What does not pass by waiting is an error at once.
-async fn until_up<T, E, F>(
-    what: &str,
-    patience: Duration,
-    mut ask: impl FnMut() -> F,
+/// Asks until it is there, and says what is not.
+async fn await_up<T, E, F>(
+    what: &'static str,
+    url: &str,
+    ask: impl FnMut() -> F,
     passes: impl Fn(&E) -> bool,
-) -> Result<T, E>
+) -> Result<T, StartError>
 where
-    E: std::error::Error,
+    E: std::error::Error + Send + Sync + 'static,
     F: Future<Output = Result<T, E>>,
+    StartError: From<E>,
 {
-    let until = Instant::now() + patience;
-    let mut wait = FIRST_WAIT;
-    loop {
-        match ask().await {
-            Err(error) if passes(&error) && Instant::now() + wait < until => {
-                tracing::warn!(error = %crate::terminal::chain(&error), "waiting for {what}");
-            }
-            done => return done,
+    until_up(what, START_PATIENCE, ask, &passes).await.map_err(|error| {
+        if passes(&error) {
+            StartError::Away { what, url: shown_url(url), source: Box::new(error) }
+        } else {
+            error.into()
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST_WAIT);
-    }
+    })
 }
 
 /// What this host calls itself.
@@ -252,29 +250,4 @@ fn host(loaded: &Loaded) -> String {
     name.map(|name| name.trim().to_owned())
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_start_waits_for_what_passes_and_for_nothing_else() {
-        let mut tries = 0;
-        let asked = || {
-            tries += 1;
-            let answer = if tries < 2 { Err(io::Error::other("away")) } else { Ok(tries) };
-            async move { answer }
-        };
-        assert_eq!(until_up("it", START_PATIENCE, asked, |_| true).await.unwrap(), 2);
-
-        let mut tries = 0;
-        let mut wrong = || {
-            tries += 1;
-            async { Err::<(), _>(io::Error::other("wrong")) }
-        };
-        assert!(until_up("it", START_PATIENCE, &mut wrong, |_| false).await.is_err());
-        assert!(until_up("it", FIRST_WAIT * 2, &mut wrong, |_| true).await.is_err());
-        assert_eq!(tries, 3);
-    }
 }

@@ -17,25 +17,30 @@ use crate::app::App;
 use crate::guard::{Rules, cors, guard};
 use crate::problem::ApiProblem;
 use crate::request::frame;
+use crate::settings::Settings;
 use crate::{pages, routes};
 
 /// Everything that is served.
 pub fn router(app: App) -> Router {
     let limit = usize::try_from(app.settings.body_limit.0).unwrap_or(usize::MAX);
-    let rules = Rules::new(&app.settings);
-    let cors = cors(&app.settings);
+    let settings = app.settings.clone();
     let (routes, _) = routes::all().split_for_parts();
-    let mut router = routes
+    let router = routes
         .merge(pages::routes())
         .fallback(|| async { ApiProblem::new(Code::NotFound) })
         .method_not_allowed_fallback(|| async { ApiProblem::new(Code::MethodNotAllowed) })
         .with_state(Arc::new(app))
         .layer(DefaultBodyLimit::max(limit));
-    if let Some(cors) = cors {
+    framed(router, &settings)
+}
+
+/// The layers that every request goes through, whatever it asks for.
+fn framed(mut router: Router, settings: &Settings) -> Router {
+    if let Some(cors) = cors(settings) {
         router = router.layer(cors);
     }
     router
-        .layer(from_fn_with_state(rules, guard))
+        .layer(from_fn_with_state(Rules::new(settings), guard))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(frame))
 }
@@ -63,5 +68,27 @@ pub async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
     tokio::select! {
         served = serving.into_future() => served,
         () = lifecycle.hard().cancelled() => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_is_a_problem_without_its_text() {
+        let router = Router::new().route("/", get(|| async { panic!("secret") as &str }));
+        let router = framed(router, &Settings::default());
+        let request = Request::get("/").header("host", "localhost").body(Body::empty()).unwrap();
+        let response = router.oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 500);
+        let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains(r#""code":"INTERNAL""#) && !text.contains("secret"), "{text}");
     }
 }

@@ -18,6 +18,7 @@ use axum::{
 };
 use bytes::Bytes;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
     context::Fail,
     log::{InFlight, Log, Protocol},
     reply::Reply,
-    stream,
+    stream::{self, Pace},
     wire::{Answer, Wire},
 };
 
@@ -48,17 +49,28 @@ struct Shared {
     answers: AtomicU64,
     failed: Mutex<HashSet<u64>>,
     stop: CancellationToken,
+    hurry: watch::Sender<()>,
 }
 
 impl Model {
     /// A model that writes to `log`, if it is to `record`, and breaks off its answers at `stop`.
     pub(crate) fn new(log: Arc<Log>, record: bool, stop: CancellationToken) -> Model {
         let (answers, failed) = (AtomicU64::new(0), Mutex::default());
-        Model { shared: Arc::new(Shared { log, record, answers, failed, stop }) }
+        let hurry = watch::Sender::new(());
+        Model { shared: Arc::new(Shared { log, record, answers, failed, stop, hurry }) }
     }
 
     pub(crate) fn log(&self) -> &Log {
         &self.shared.log
+    }
+
+    /// Ends the pauses of the answers under way.
+    pub(crate) fn hurry(&self) {
+        self.shared.hurry.send_replace(());
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::new(self.shared.stop.clone(), self.shared.hurry.subscribe())
     }
 
     fn start(&self, protocol: Protocol, headers: HeaderMap, body: &Bytes) -> InFlight {
@@ -99,6 +111,8 @@ pub(crate) async fn answer<W: Wire>(State(model): State<Model>, request: Request
         Ok(body) => body,
         Err(error) => return failed::<W>(413, &error.to_string()),
     };
+    // Before it is on record: whoever sees it there can hurry it.
+    let mut pace = model.pace();
     let mut in_flight = model.start(W::PROTOCOL, parts.headers, &body);
     let request = match W::read(&body) {
         Ok(request) => request,
@@ -126,17 +140,16 @@ pub(crate) async fn answer<W: Wire>(State(model): State<Model>, request: Request
     };
     // A tool call comes at once; what is slow is the answer.
     let slow = turn.slow.filter(|_| matches!(reply, Reply::Text(_)));
-    let stop = &model.shared.stop;
     if request.stream {
         let events = W::events(&answer);
         let body = match slow {
             None => stream::at_once(events, in_flight, usage),
-            Some(slow) => stream::spread(events, slow, in_flight, usage, stop.clone()),
+            Some(slow) => stream::spread(events, slow, in_flight, usage, pace),
         };
         return event_stream(body);
     }
     let whole = W::whole(&answer);
-    if !stream::pause(slow.unwrap_or_default(), stop).await {
+    if !pace.pause(slow.unwrap_or_default()).await {
         return failed::<W>(503, "the oracle was stopped");
     }
     in_flight.end(200, Some(usage));

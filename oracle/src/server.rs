@@ -89,7 +89,7 @@ async fn models() -> Json<Value> {
 #[derive(Debug)]
 pub struct Oracle {
     addr: SocketAddr,
-    log: Arc<Log>,
+    model: Model,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -106,15 +106,15 @@ impl Oracle {
         let addr = listener.local_addr()?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let log = Arc::new(Log::new(settings.max_requests, settings.max_bytes));
-        let model = Model::new(log.clone(), settings.record, stop.clone());
-        let served = run(listener, model, stop.clone());
+        let model = Model::new(log, settings.record, stop.clone());
+        let served = run(listener, model.clone(), stop.clone());
         tasks.spawn(async move {
             if let Err(error) = served.await {
                 tracing::error!(%error, "the oracle ended");
             }
         });
         tasks.close();
-        Ok(Oracle { addr, log, stop, tasks })
+        Ok(Oracle { addr, model, stop, tasks })
     }
 
     /// Where it listens.
@@ -129,12 +129,17 @@ impl Oracle {
 
     /// All requests on record, oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.log.requests()
+        self.model.log().requests()
     }
 
     /// Forgets all requests; numbers and `fail N once` go on.
     pub fn clear(&self) {
-        self.log.clear();
+        self.model.log().clear();
+    }
+
+    /// Sends the rest of every slow answer under way at once: so a test decides when an answer ends, and not the clock.
+    pub fn hurry(&self) {
+        self.model.hurry();
     }
 
     /// Waits for a request that `matches`, the first of those on record and those to come. It is asked again whenever a
@@ -144,7 +149,7 @@ impl Oracle {
         matches: impl Fn(&RecordedRequest) -> bool,
         deadline: Duration,
     ) -> Result<RecordedRequest, WaitTimeout> {
-        self.log.wait_for(matches, deadline).await
+        self.model.log().wait_for(matches, deadline).await
     }
 
     /// Stops it and waits until it has stopped, about a second at most. Answers under way are broken off.

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, convert::Infallible, time::Duration};
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{log::InFlight, usage::Usage, wire::Events};
@@ -24,7 +25,7 @@ pub(crate) fn spread(
     spread: Duration,
     in_flight: InFlight,
     usage: Usage,
-    stop: CancellationToken,
+    pace: Pace,
 ) -> Body {
     let count = u32::try_from(events.deltas.len()).unwrap_or(u32::MAX).max(1);
     let gap = spread / count;
@@ -39,7 +40,7 @@ pub(crate) fn spread(
     }
     pieces.push_front(first);
     pieces.push_back(events.tail);
-    let paced = Paced { pieces, gap, wait: Duration::ZERO, in_flight, usage, stop };
+    let paced = Paced { pieces, gap, wait: Duration::ZERO, in_flight, usage, pace };
     Body::from_stream(stream::unfold(paced, Paced::next))
 }
 
@@ -50,13 +51,13 @@ struct Paced {
     /// Dropped with the body when the client hangs up.
     in_flight: InFlight,
     usage: Usage,
-    stop: CancellationToken,
+    pace: Pace,
 }
 
 impl Paced {
     async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Paced)> {
         let piece = self.pieces.pop_front()?;
-        if !pause(self.wait, &self.stop).await {
+        if !self.pace.pause(self.wait).await {
             return None;
         }
         self.wait = self.gap;
@@ -67,13 +68,31 @@ impl Paced {
     }
 }
 
-/// Waits; `false` if the oracle was stopped meanwhile.
-pub(crate) async fn pause(time: Duration, stop: &CancellationToken) -> bool {
-    if time.is_zero() {
-        return true;
+/// The pauses of one answer.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    stop: CancellationToken,
+    hurry: watch::Receiver<()>,
+    hurried: bool,
+}
+
+impl Pace {
+    pub(crate) fn new(stop: CancellationToken, hurry: watch::Receiver<()>) -> Pace {
+        Pace { stop, hurry, hurried: false }
     }
-    tokio::select! {
-        () = stop.cancelled() => false,
-        () = tokio::time::sleep(time) => true,
+
+    /// Waits, unless the answer was hurried; `false` if the oracle was stopped meanwhile.
+    pub(crate) async fn pause(&mut self, time: Duration) -> bool {
+        if time.is_zero() || self.hurried {
+            return true;
+        }
+        tokio::select! {
+            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep(time) => true,
+            _ = self.hurry.changed() => {
+                self.hurried = true;
+                true
+            }
+        }
     }
 }

@@ -71,6 +71,12 @@ impl Screen {
         }
     }
 
+    /// Something beside the answer, on a line of its own for who sees both.
+    pub(super) fn remark(&self, line: &str) {
+        let is_inside = self.is_dim || !(self.current.is_empty() || self.current.ends_with('\n'));
+        remark(&format!("{}{line}", if self.is_seen && is_inside { "\n" } else { "" }));
+    }
+
     /// Some events are missing.
     pub(super) fn gap(&mut self) {
         self.has_gap = true;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::screen::Screen;
 use super::server::{ClientError, Event, Events, Server};
-use crate::terminal::{harmless, remark};
+use crate::terminal::harmless;
 
 /// How long a server may be away before the client gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -77,7 +77,7 @@ impl Turn<'_> {
                 Err(error) => return Err(error),
             }
             if let (Some(session), Some(job)) = (self.session.clone(), self.job.clone()) {
-                remark("the connection broke; waiting for the answer");
+                self.screen.remark("the connection broke; waiting for the answer");
                 return self.follow(&session, &job).await;
             }
             if PATIENCE < started.elapsed() {
@@ -206,7 +206,7 @@ impl Turn<'_> {
                 let why =
                     status.map_or("does not answer".to_owned(), |status| format!("answers HTTP {status}"));
                 let ms = data.get("delayMs").and_then(Value::as_u64).unwrap_or_default();
-                remark(&format!("the model's server {why}; it is asked again in {ms} ms"));
+                self.screen.remark(&format!("the model's server {why}; it is asked again in {ms} ms"));
             }
             _ => {}
         }
@@ -235,7 +235,7 @@ impl Turn<'_> {
                 return Err(ClientError::Interrupted);
             }
             self.is_cancelling = true;
-            remark("\ncancelling; Ctrl-C again to leave at once");
+            self.screen.remark("cancelling; Ctrl-C again to leave at once");
             self.cancel().await;
         }
     }
@@ -245,7 +245,7 @@ impl Turn<'_> {
         self.owes_cancel = self.session.is_none();
         let Some(session) = self.session.clone() else { return };
         if let Err(error) = self.server.cancel(&session).await {
-            remark(&format!("cannot cancel: {}", harmless(&error.to_string())));
+            self.screen.remark(&format!("cannot cancel: {}", harmless(&error.to_string())));
         }
     }
 }

@@ -5,3 +5,7 @@
 mod support;
 
 mod chat;
+mod crash;
+mod freeze;
+mod outages;
+mod stop;

@@ -1,7 +1,5 @@
 //! What is told when something has become true in the store.
 
-use std::sync::Arc;
-
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{EventKind, JobKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
@@ -56,9 +54,15 @@ pub(crate) async fn finished(
 }
 
 /// A session was taken from a run that is no more.
-pub(crate) async fn reaped(worker: &Arc<Worker>, reaped: Reaped) {
-    let Reaped { session, worker: lost, turn, next, ended } = reaped;
-    tracing::warn!(session.id = %session, worker.id = %lost, failed = ended.len(), "took a session from a lost run");
+pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
+    let Reaped { session, worker: lost, ended, .. } = &reaped;
+    tracing::warn!(session.id = %session, worker.id = %lost, ended = ended.len(), "took a session from a lost run");
+    taken_back(worker, reaped).await;
+}
+
+/// A session's claims went back to its mailbox, or ended there.
+pub(crate) async fn taken_back(worker: &Worker, taken: Reaped) {
+    let Reaped { session, turn, next, ended, .. } = taken;
     let mut kinds = Vec::new();
     let problem = ended.iter().find_map(|ended| match &ended.outcome {
         Outcome::Failed(problem) => Some(problem.clone()),

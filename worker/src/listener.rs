@@ -12,11 +12,7 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     let mut notices = worker.bus.notices();
     loop {
         match notices.recv().await {
-            Ok(Notice::Cancel(session, turn)) => {
-                if let Some(run) = worker.registry.find(session) {
-                    run.cancel.send_replace(Some(turn));
-                }
-            }
+            Ok(Notice::Cancel(session, turn)) => worker.registry.cancel(session, turn),
             // A run looks for mail at the end of its turn; answers are for the waiting.
             Ok(Notice::Mail(_) | Notice::Ended(..)) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,

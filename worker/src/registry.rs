@@ -1,6 +1,6 @@
 //! What this worker runs: the meeting point of the runs and those who watch over them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,12 @@ pub(crate) struct Registry {
     runs: Mutex<HashMap<SessionId, Arc<Run>>>,
     /// Leases that the last heartbeat found in the store without a run here.
     strays: Mutex<HashMap<SessionId, LeaseToken>>,
+    /// The newest cancels that were rung for, the newest last: one may be heard before its run is entered here.
+    cancels: Mutex<VecDeque<(SessionId, TurnId)>>,
 }
+
+/// How many cancels are remembered. Each is needed only for the moment between a lease and its run.
+const CANCELS: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that holds these can panic halfway through a change.
@@ -78,11 +83,29 @@ impl Registry {
     pub(crate) fn enter(self: &Arc<Self>, lease: Lease, asked: Instant, good_for: Duration) -> Registered {
         let run = Arc::new(Run::new(lease, asked + good_for));
         lock(&self.runs).insert(lease.session, run.clone());
+        let heard = lock(&self.cancels).iter().rev().find(|(session, _)| *session == lease.session).copied();
+        if let Some((_, turn)) = heard {
+            run.cancel.send_replace(Some(turn));
+        }
         Registered { run, registry: self.clone() }
     }
 
+    /// Tells the run of a session, now or when it is entered, that a turn is to be cancelled.
+    pub(crate) fn cancel(&self, session: SessionId, turn: TurnId) {
+        {
+            let mut cancels = lock(&self.cancels);
+            if CANCELS <= cancels.len() {
+                cancels.pop_front();
+            }
+            cancels.push_back((session, turn));
+        }
+        if let Some(run) = self.find(session) {
+            run.cancel.send_replace(Some(turn));
+        }
+    }
+
     /// The run of a session.
-    pub(crate) fn find(&self, session: SessionId) -> Option<Arc<Run>> {
+    fn find(&self, session: SessionId) -> Option<Arc<Run>> {
         lock(&self.runs).get(&session).cloned()
     }
 
@@ -184,6 +207,15 @@ mod tests {
         registry.end_overdue();
         registry.renewed(&registry.all(), &[held(overdue, 1)], Instant::now(), HOUR);
         assert!(!entry.run.is_ours());
+    }
+
+    #[test]
+    fn a_cancel_that_is_heard_before_its_run_is_not_lost() {
+        let registry = Arc::new(Registry::default());
+        let (lease, turn) = (lease(1), TurnId::generate());
+        registry.cancel(lease.session, turn);
+        let entry = registry.enter(lease, Instant::now(), HOUR);
+        assert_eq!(*entry.run.cancel.borrow(), Some(turn));
     }
 
     #[test]

@@ -57,9 +57,8 @@ async fn turns(worker: &Arc<Worker>, run: &Run, outbox: &Outbox, first: Mail) ->
 }
 
 async fn hand_back(worker: &Worker, run: &Run) -> Result<(), StoreError> {
-    if let Some(next) = persist(run, || worker.store.hand_back(&run.lease)).await? {
-        events::ring(worker, next).await;
-    }
+    let handed_back = persist(run, || worker.store.hand_back(&run.lease)).await?;
+    events::taken_back(worker, handed_back).await;
     Ok(())
 }
 

@@ -35,3 +35,20 @@ async fn a_message_is_admitted_and_answered() {
     );
     assert_eq!(api.get("/queues").await.json()["items"][0]["bells"], json!(null));
 }
+
+#[tokio::test]
+async fn an_answer_that_nobody_tells_of_is_found() {
+    let api = Api::start().await;
+    let session = api.session().await;
+    let body = json!({"message": "m", "sessionId": session});
+    let (answer, ()) = tokio::join!(api.chat(&body), async {
+        api.begin_when_rung(session).await.answer_silently("one").await;
+    });
+    assert_eq!(answer.json()["content"], "one");
+
+    let events = api.chat_events(&body).await;
+    api.begin_when_rung(session).await.answer_silently("two").await;
+    let rest = events.rest().await;
+    assert_eq!(names(&rest), ["job.accepted", "chat.user_message", "job.started", "turn.started", "done"]);
+    assert_eq!(rest[4].data["content"], "two");
+}

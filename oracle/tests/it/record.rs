@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use roundhouse_oracle::{Oracle, Protocol, Settings, most_at_once, serve};
+use roundhouse_oracle::{Oracle, Protocol, RecordedRequest, Settings, most_at_once, serve};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,24 @@ async fn a_client_that_hangs_up_ends_its_request() {
         }
         let gone = world.oracle.wait_for(|request| request.end_n.is_some(), DEADLINE).await.unwrap();
         assert!(gone.client_gone && gone.usage.is_none());
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn slow_answers_under_way_can_be_hurried() {
+    let world = World::start().await;
+    for stream in [true, false] {
+        let mut body = chat(&format!("slow 3600, say {stream} is late"));
+        body["stream"] = json!(stream);
+        let hurry = async {
+            let of_this = |request: &RecordedRequest| request.in_flight();
+            world.oracle.wait_for(of_this, DEADLINE).await.unwrap();
+            world.oracle.hurry();
+        };
+        let read = async { world.post(PATH, &body).await.text().await.unwrap() };
+        let (text, ()) = tokio::join!(read, hurry);
+        assert!(text.contains("late"), "{text}");
     }
     world.stop().await;
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use futures::{Stream, stream};
 use redis::aio::{ConnectionManager, MultiplexedConnection};
 use redis::{AsyncCommands, AsyncConnectionConfig, Client, RedisError};
-use tokio::sync::Mutex;
 
 use super::QueueError;
 use crate::domain::{Lane, SessionJob};
-use crate::redis::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT, Settings, shared_connection};
+use crate::redis::{CONNECT_TIMEOUT, RECONNECT_DELAY, RESPONSE_TIMEOUT, Settings, shared_connection};
 
 /// How long one blocking pop lasts. A server that vanished without a word is noticed a little later than this.
 const POP: Duration = Duration::from_secs(5);
@@ -19,9 +19,6 @@ pub(super) struct Redis {
     connection: ConnectionManager,
     prefix: String,
 }
-
-/// The connection that a source pops on: blocking, so nobody else's.
-pub(super) type Popper = Mutex<Option<MultiplexedConnection>>;
 
 impl Redis {
     pub(super) fn connect(settings: &Settings) -> Result<Self, QueueError> {
@@ -46,31 +43,48 @@ impl Redis {
         within(RESPONSE_TIMEOUT, connection.llen(self.list(lane))).await
     }
 
-    /// The next ring; `None` where none came for a while.
+    /// What rings, for ever; `None` where nothing did for a while.
     ///
-    /// Dropped, it may lose one that was just popped: its connection goes with it, and the sweeper rings again.
-    pub(super) async fn pop(&self, lane: Lane, popper: &Popper) -> Result<Option<SessionJob>, QueueError> {
-        let mut held = popper.lock().await;
-        let mut connection = if let Some(connection) = held.take() {
-            connection
-        } else {
-            let config = AsyncConnectionConfig::new()
-                .set_response_timeout(None)
-                .set_connection_timeout(Some(CONNECT_TIMEOUT));
-            let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-            within(CONNECT_TIMEOUT, connecting).await?
+    /// A wait that is given up goes on with the next one. When the stream is dropped, a ring that was just popped may be
+    /// lost with its connection, and the sweeper rings again.
+    pub(super) fn rings(&self, lane: Lane) -> impl Stream<Item = Result<Option<SessionJob>, QueueError>> {
+        // The connection is blocked by the wait, so nobody else's.
+        stream::unfold(None, move |connection| async move {
+            Some(match self.pop(lane, connection).await {
+                Ok((ring, connection)) => (Ok(ring), Some(connection)),
+                Err(error) => {
+                    tokio::time::sleep(RECONNECT_DELAY).await;
+                    (Err(error), None)
+                }
+            })
+        })
+    }
+
+    async fn pop(
+        &self,
+        lane: Lane,
+        connection: Option<MultiplexedConnection>,
+    ) -> Result<(Option<SessionJob>, MultiplexedConnection), QueueError> {
+        let mut connection = match connection {
+            Some(connection) => connection,
+            None => self.connect_blocking().await?,
         };
-        let pop = connection.blpop::<_, Option<(String, String)>>(self.list(lane), POP.as_secs_f64());
+        let pop = connection.blpop::<_, Option<(String, Vec<u8>)>>(self.list(lane), POP.as_secs_f64());
         let popped = within(POP + RESPONSE_TIMEOUT, pop).await?;
-        *held = Some(connection);
-        let Some((_, text)) = popped else { return Ok(None) };
-        match serde_json::from_str(&text) {
-            Ok(job) => Ok(Some(job)),
-            Err(error) => {
-                tracing::warn!(%error, "dropped a ring that cannot be read");
-                Ok(None)
-            }
-        }
+        let ring = popped.and_then(|(_, text)| {
+            serde_json::from_slice(&text)
+                .inspect_err(|error| tracing::warn!(%error, "dropped a ring that cannot be read"))
+                .ok()
+        });
+        Ok((ring, connection))
+    }
+
+    async fn connect_blocking(&self) -> Result<MultiplexedConnection, QueueError> {
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(CONNECT_TIMEOUT));
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        within(CONNECT_TIMEOUT, connecting).await
     }
 }
 

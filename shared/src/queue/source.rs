@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -14,14 +15,13 @@ use apalis_core::layers::Identity;
 use apalis_core::task::Task;
 use apalis_core::task::task_id::RandomId;
 use apalis_core::worker::context::WorkerContext;
+use futures::{StreamExt, stream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::redis::Popper;
 use super::{Delivery, Queue, QueueError};
-use crate::domain::{Lane, SessionJob};
-use crate::redis::RECONNECT_DELAY;
+use crate::domain::Lane;
 
 /// The deliveries of one queue. Never fails: an error of the backend would end apalis' worker.
 pub struct Source {
@@ -53,30 +53,23 @@ impl Source {
 
 /// A slot, then a job, then the two together.
 async fn fetch(queue: Queue, lane: Lane, slots: Arc<Semaphore>, send: mpsc::Sender<Delivery>) {
-    let popper = Popper::default();
+    let mut rings = pin!(match &queue.0.redis {
+        Some(redis) => redis.rings(lane).left_stream(),
+        None => stream::pending().right_stream(),
+    });
     let mut away = false;
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let job = loop {
-            match next(&queue, lane, &popper).await {
-                Ok(Some(job)) => break job,
-                Ok(None) => {
-                    if std::mem::take(&mut away) {
-                        tracing::info!(queue = lane.as_str(), "the queue is back");
-                    }
-                }
-                Err(error) => {
-                    if !std::mem::replace(&mut away, true) {
-                        let error = crate::problem::chain(&error);
-                        tracing::warn!(
-                            queue = lane.as_str(),
-                            error,
-                            "the queue is away; the sweeper goes on"
-                        );
-                    }
-                    tokio::select! {
-                        () = tokio::time::sleep(RECONNECT_DELAY) => {}
-                        job = queue.0.local.pop(lane) => break job,
+            tokio::select! {
+                biased;
+                job = queue.0.local.pop(lane) => break job,
+                // Where an offer comes first, this wait goes on, and what it brings then waits for the next slot: lost it
+                // would be only later.
+                Some(ring) = rings.next() => {
+                    note(lane, &mut away, ring.as_ref().err());
+                    if let Ok(Some(job)) = ring {
+                        break job;
                     }
                 }
             }
@@ -87,14 +80,15 @@ async fn fetch(queue: Queue, lane: Lane, slots: Arc<Semaphore>, send: mpsc::Send
     }
 }
 
-async fn next(queue: &Queue, lane: Lane, popper: &Popper) -> Result<Option<SessionJob>, QueueError> {
-    match &queue.0.redis {
-        None => Ok(Some(queue.0.local.pop(lane).await)),
-        Some(redis) => tokio::select! {
-            biased;
-            job = queue.0.local.pop(lane) => Ok(Some(job)),
-            job = redis.pop(lane, popper) => job,
-        },
+/// Tells of each outage once, and of its end.
+fn note(lane: Lane, away: &mut bool, error: Option<&QueueError>) {
+    match (std::mem::replace(away, error.is_some()), error) {
+        (false, Some(error)) => {
+            let error = crate::problem::chain(error);
+            tracing::warn!(queue = lane.as_str(), error, "the queue is away; the sweeper goes on");
+        }
+        (true, None) => tracing::info!(queue = lane.as_str(), "the queue is back"),
+        _ => {}
     }
 }
 

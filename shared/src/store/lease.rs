@@ -17,7 +17,7 @@ pub struct Beat {
     pub lease_ms: i64,
 }
 
-/// A session that was taken from a dead worker.
+/// A session that was taken from a run which did not end by itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reaped {
     /// The session.
@@ -77,7 +77,7 @@ impl Store {
         let held = self.lock(session).await?;
         match held.row.lease_worker {
             Some(worker) if held.row.live_worker().is_none() => {
-                take_back(held, worker, max_attempts).await.map(Some)
+                take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
             }
             _ => Ok(None),
         }
@@ -86,21 +86,18 @@ impl Store {
     /// The same for a lease that is alive but whose run is gone, because it broke off in the middle.
     pub async fn abandon(&self, lease: &Lease, max_attempts: i64) -> Result<Reaped, StoreError> {
         let held = self.lock_leased(lease).await?;
-        take_back(held, lease.worker, max_attempts).await
+        take_back(held, lease.worker, max_attempts, Attempt::Spent).await
     }
 
     /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent. A turn that somebody
     /// cancelled ends here.
-    pub async fn hand_back(&self, lease: &Lease) -> Result<Option<SessionJob>, StoreError> {
+    pub async fn hand_back(&self, lease: &Lease) -> Result<Reaped, StoreError> {
         let mut held = self.lock_leased(lease).await?;
         if let Some(turn) = held.row.active_turn {
-            end_hopeless(&mut held, turn, i64::MAX).await?;
             let sql = "UPDATE turns SET attempt = attempt - 1 WHERE id = $1";
             held.tx.run(sql, values![turn.0]).await?;
         }
-        let next = release(&mut held, 1).await?;
-        held.tx.commit().await?;
-        Ok(next)
+        take_back(held, lease.worker, i64::MAX, Attempt::Refunded).await
     }
 
     /// Sessions that have mail, no lease, and were not put on a queue for `age_ms`. They count as put there now.
@@ -128,14 +125,26 @@ impl Store {
     }
 }
 
+/// Whether a claim that is given back counts as a try.
+#[derive(Debug, Clone, Copy)]
+enum Attempt {
+    Spent,
+    Refunded,
+}
+
 /// Ends a run that did not end by itself.
-async fn take_back(mut held: SessionTx, worker: WorkerId, max_attempts: i64) -> Result<Reaped, StoreError> {
+async fn take_back(
+    mut held: SessionTx,
+    worker: WorkerId,
+    max_attempts: i64,
+    attempt: Attempt,
+) -> Result<Reaped, StoreError> {
     let turn = held.row.active_turn;
     let ended = match turn {
         Some(turn) => end_hopeless(&mut held, turn, max_attempts).await?,
         None => Vec::new(),
     };
-    let next = release(&mut held, 0).await?;
+    let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
     Ok(Reaped { session: held.row.id, worker, turn, next, ended })
 }
@@ -180,7 +189,11 @@ async fn end_hopeless(
 }
 
 /// Ends a lease without an answer: claims go back to the mailbox. Returns the job to ring for.
-async fn release(held: &mut SessionTx, refund: i64) -> Result<Option<SessionJob>, StoreError> {
+async fn release(held: &mut SessionTx, attempt: Attempt) -> Result<Option<SessionJob>, StoreError> {
+    let refund = match attempt {
+        Attempt::Spent => 0_i64,
+        Attempt::Refunded => 1,
+    };
     let sql = "UPDATE jobs SET state = 'pending', claim_token = NULL, attempt = attempt - $2 \
                WHERE session_id = $1 AND state = 'claimed'";
     held.tx.run(sql, values![held.row.id.0, refund]).await?;

@@ -212,7 +212,7 @@ fn check(cases: u32, site: fn() -> Site) {
 
 #[test]
 fn any_interleaving_is_as_designed_within_one_process() {
-    check(400, Site::local);
+    check(256, Site::local);
 }
 
 #[test]

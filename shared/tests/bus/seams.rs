@@ -63,7 +63,7 @@ async fn read_until(follow: &mut Follow, last: &str) -> Vec<Event> {
 }
 
 async fn replay_and_live_join_while_publishers_run(site: Site) {
-    const ROUNDS: u64 = 60;
+    const ROUNDS: u64 = 40;
     const TIMES: u64 = 20;
     let session = SessionId::generate();
     let buses = [site.bus(), site.bus()];

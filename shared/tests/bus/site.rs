@@ -118,6 +118,15 @@ pub(crate) async fn next_events(follow: &mut Follow, count: u64) -> Vec<Event> {
     events
 }
 
+/// The events before the next gap.
+pub(crate) async fn events_before_gap(follow: &mut Follow) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Followed::Event(event) = next(follow).await {
+        events.push(event);
+    }
+    events
+}
+
 /// The gap, which has to be the next thing that comes.
 pub(crate) async fn next_gap(follow: &mut Follow) {
     assert_eq!(next(follow).await, Followed::Gap);

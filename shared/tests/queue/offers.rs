@@ -11,6 +11,7 @@ const MOST: usize = 10_000;
 
 on_both! {
     an_offer_reaches_the_own_source,
+    an_offer_takes_no_ring_away,
     a_process_holds_so_many_and_no_more,
 }
 
@@ -24,6 +25,21 @@ async fn an_offer_reaches_the_own_source(site: Site) {
         // Waiting for the one does not end waiting for the other.
         let pushed = push(&other, Lane::Chat, 1).await;
         assert_eq!(reader.jobs(1).await, pushed);
+    }
+}
+
+async fn an_offer_takes_no_ring_away(site: Site) {
+    let (queue, other) = (site.queue(), site.queue());
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    for _ in 0..20 {
+        let offered = ring();
+        queue.offer(Lane::Chat, offered).unwrap();
+        let turn = reader.next().await;
+        assert_eq!(turn.job, offered);
+        // The source may still wait at the queue, without a slot.
+        let pushed = push(&other, Lane::Chat, 2).await;
+        drop(turn);
+        assert_eq!(reader.jobs(2).await, pushed);
     }
 }
 

@@ -174,9 +174,9 @@ async fn a_cancelled_turn_that_is_handed_back_is_not_tried_again(store: &Store) 
     let (session, first, lease, mail) = running(store).await;
     store.cancel_session(session).await.unwrap();
 
-    let next = store.hand_back(&lease).await.unwrap();
+    let handed_back = store.hand_back(&lease).await.unwrap();
 
-    assert_eq!(next, None);
+    assert_eq!((handed_back.next, ids(&handed_back.ended)), (None, vec![first]));
     assert_ended_as_cancelled(store, first, mail.turn).await;
     let begin = try_begin(store, session, lease.worker, LONG_MS).await.unwrap();
     assert!(matches!(begin, Begin::NoMail), "{begin:?}");

@@ -186,7 +186,7 @@ async fn a_run_without_mail_keeps_its_lease_until_it_gives_it_back(store: &Store
     let begin = try_begin(store, session, WorkerId::generate(), LONG_MS).await.unwrap();
     assert!(matches!(begin, Begin::Held(by) if by == lease.worker), "{begin:?}");
 
-    assert_eq!(store.hand_back(&lease).await.unwrap().unwrap().job, late);
+    assert_eq!(store.hand_back(&lease).await.unwrap().next.unwrap().job, late);
     assert_eq!(jobs_of(&crate::support::begin(store, session).await.1), [late]);
 }
 

@@ -128,7 +128,7 @@ async fn as_many_expired_leases_as_asked_for(store: &Store) {
 async fn a_session_handed_back_has_spent_no_attempt(store: &Store) {
     let (session, first, lease, mail) = running(store).await;
 
-    let next = store.hand_back(&lease).await.unwrap();
+    let next = store.hand_back(&lease).await.unwrap().next;
 
     assert_eq!(next, Some(SessionJob { job: first, session, kind: JobKind::Chat }));
     let row = job(store, first).await;
@@ -159,7 +159,7 @@ async fn a_session_handed_back_between_turns_rings_for_what_waits(store: &Store)
     let (session, _, lease, mail) = running(store).await;
     let job = admit(store, session, "second").await;
     assert_eq!(store.finish(&lease, answered(mail.turn, "ok")).await.unwrap().next, Next::Turn);
-    let next = store.hand_back(&lease).await.unwrap();
+    let next = store.hand_back(&lease).await.unwrap().next;
     assert_eq!(next, Some(SessionJob { job, session, kind: JobKind::Inject }));
     assert_eq!(begin(store, session).await.1.attempt, 1);
 }
@@ -170,6 +170,6 @@ async fn a_session_handed_back_without_mail_is_free(store: &Store) {
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     store.cancel_session(session).await.unwrap();
     assert!(store.drain(&lease).await.unwrap().is_none());
-    assert_eq!(store.hand_back(&lease).await.unwrap(), None);
+    assert_eq!(store.hand_back(&lease).await.unwrap().next, None);
     assert_eq!(store.admit(&message(session, "third")).await.unwrap().kind, JobKind::Chat);
 }

@@ -28,6 +28,25 @@ impl Answer {
         serde_json::from_str(&self.body)
             .unwrap_or_else(|_| panic!("not JSON ({}): {}", self.status, self.body))
     }
+
+    /// The events of a stream that was read to its end.
+    pub(crate) fn events(&self) -> Vec<SseEvent> {
+        self.body.split("\n\n").filter_map(parse).collect()
+    }
+
+    /// The answer's problem, which says the same as its head.
+    pub(crate) fn problem(&self) -> Value {
+        let problem = self.json();
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{}", self.body);
+        assert_eq!(problem["status"], self.status, "{}", self.body);
+        assert_eq!(self.headers["x-request-id"], problem["requestId"], "{}", self.body);
+        problem
+    }
+
+    /// The stable code of the answer's problem, after its status: `409 SESSION_BUSY`.
+    pub(crate) fn code(&self) -> String {
+        format!("{} {}", self.status, self.problem()["code"].as_str().unwrap())
+    }
 }
 
 impl Client {
@@ -69,6 +88,16 @@ impl Client {
         self.post("/agents/oracle/chat", &chat_body(session, message)).await
     }
 
+    /// A chat with the agent `oracle` with a body of the test's own, answered as JSON.
+    pub(crate) async fn ask(&self, body: Value) -> Answer {
+        self.post("/agents/oracle/chat", &body).await
+    }
+
+    /// The same, answered as events.
+    pub(crate) async fn ask_events(&self, body: Value) -> Events {
+        self.events(self.request("POST", "/agents/oracle/chat").json(&body)).await
+    }
+
     /// A chat whose answer is awaited elsewhere: returns the job.
     pub(crate) async fn chat_async(&self, session: Option<&str>, message: &str) -> Value {
         let request = self.request("POST", "/agents/oracle/chat").header("prefer", "respond-async");
@@ -80,6 +109,13 @@ impl Client {
     /// A chat with the agent `oracle`, answered as events.
     pub(crate) async fn stream(&self, session: Option<&str>, message: &str) -> Events {
         self.events(self.request("POST", "/agents/oracle/chat").json(&chat_body(session, message))).await
+    }
+
+    /// A session at work: its turn has begun to speak, and goes on until the oracle is hurried.
+    pub(crate) async fn at_work(&self) -> (String, Events) {
+        let mut events = self.stream(None, "slow 3600 count to 5").await;
+        let session = super::text(&events.until("message.delta").await.data["sessionId"]);
+        (session, events)
     }
 
     /// Opens a stream of events.
@@ -110,13 +146,22 @@ impl Client {
         .await
     }
 
+    /// A session as it is now.
+    pub(crate) async fn session(&self, session: &str) -> Value {
+        self.get(&format!("/sessions/{session}")).await.json()
+    }
+
+    /// The entries of a list.
+    pub(crate) async fn items(&self, path: &str) -> Vec<Value> {
+        self.get(path).await.json()["items"].as_array().expect("items").clone()
+    }
+
     /// The messages of a session as `role: content`.
     pub(crate) async fn messages(&self, session: &str) -> Vec<String> {
-        let list = self.get(&format!("/sessions/{session}/messages?limit=200")).await.json();
         let line = |message: &Value| {
             format!("{}: {}", message["role"].as_str().unwrap(), message["content"].as_str().unwrap())
         };
-        list["items"].as_array().expect("items").iter().map(line).collect()
+        self.items(&format!("/sessions/{session}/messages?limit=200")).await.iter().map(line).collect()
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Deployment {
     pub(crate) workers: Vec<Process>,
     /// A client for each of `apis`.
     pub(crate) clients: Vec<Client>,
+    /// Processes that were replaced: their logs are looked at in the end.
+    pub(super) replaced: Vec<Process>,
     env: Vec<(String, String)>,
     database: Option<Database>,
     dir: tempfile::TempDir,
@@ -95,6 +97,7 @@ impl Deployment {
             apis: Vec::new(),
             workers: Vec::new(),
             clients: Vec::new(),
+            replaced: Vec::new(),
             env,
             database,
             dir,
@@ -116,31 +119,55 @@ impl Deployment {
 
     /// Starts one more process that serves HTTP, and a client for it.
     pub(crate) async fn add_api(&mut self, role: &'static str) {
-        self.started += 1;
-        let mut process = Process::start(role, self.started, self.dir.path(), &self.env);
+        let mut process = self.spawn(role);
         self.clients.push(Client::new(process.url().await));
         self.apis.push(process);
     }
 
     /// Starts one more worker.
     pub(crate) fn add_worker(&mut self) {
-        self.started += 1;
-        self.workers.push(Process::start("worker", self.started, self.dir.path(), &self.env));
+        let process = self.spawn("worker");
+        self.workers.push(process);
     }
 
-    /// Waits until every client can chat, and every worker that was started is known.
+    /// Starts a process on this deployment's data.
+    pub(super) fn spawn(&mut self, role: &'static str) -> Process {
+        self.started += 1;
+        Process::start(role, self.started, self.dir.path(), &self.env)
+    }
+
+    /// Waits until every client can chat, and every worker that runs is known.
     pub(crate) async fn await_agent(&self) {
-        let workers = if self.kind == Kind::Distributed { self.workers.len() } else { 1 };
-        for client in &self.clients {
+        let workers = if self.kind == Kind::Distributed { &self.workers } else { &self.apis };
+        let pids: Vec<_> = workers.iter().filter(|process| process.runs()).map(Process::pid).collect();
+        for client in self.live_clients() {
             until("the agent to be available", async || {
-                let known = client.get("/workers").await.json()["items"].as_array()?.len();
+                let workers = client.get("/workers").await.json();
+                let known: Vec<_> =
+                    workers["items"].as_array()?.iter().map(|worker| worker["pid"].clone()).collect();
                 let agents = client.get("/agents").await.json();
                 let agent =
                     agents["items"].as_array()?.iter().find(|agent| agent["name"] == "oracle")?.clone();
-                (workers <= known && agent["available"] == true).then_some(())
+                (pids.iter().all(|pid| known.contains(&Value::from(*pid))) && agent["available"] == true)
+                    .then_some(())
             })
             .await;
         }
+    }
+
+    /// The clients of processes that run.
+    pub(super) fn live_clients(&self) -> impl Iterator<Item = &Client> {
+        self.apis.iter().zip(&self.clients).filter(|(api, _)| api.runs()).map(|(_, client)| client)
+    }
+
+    /// The value of a variable that every process has.
+    pub(super) fn variable(&self, name: &str) -> &str {
+        &self.env.iter().rfind(|(key, _)| key == name).expect("a variable that is set").1
+    }
+
+    /// The database, where it is a Postgres.
+    pub(crate) fn database(&self) -> &Database {
+        self.database.as_ref().expect("a kind with Postgres")
     }
 
     /// The only client, or the first of them.
@@ -155,7 +182,7 @@ impl Deployment {
 
     /// Stops everything as an operator would. Nothing may be left over: no open job, no lease, no process.
     pub(crate) async fn end(mut self) {
-        let client = self.client().clone();
+        let client = self.live_clients().next().expect("a process to ask").clone();
         until("all jobs to end and all leases to go", async || {
             let queues = client.get("/queues").await.json();
             let open: i64 = queues["items"]
@@ -174,7 +201,7 @@ impl Deployment {
         for process in self.workers.iter_mut().chain(&mut self.apis) {
             process.stop().await;
         }
-        for process in self.workers.iter().chain(&self.apis) {
+        for process in self.workers.iter().chain(&self.apis).chain(&self.replaced) {
             let log = process.log();
             assert!(!log.contains("panicked"), "{} panicked:\n{log}", process.role);
             assert!(children(process.pid()).is_empty(), "{} left processes behind", process.role);
@@ -195,27 +222,21 @@ impl Deployment {
 
     /// Waits until a worker runs a turn of this session; returns the worker's process.
     pub(crate) async fn worker_of(&self, session: &str) -> &Process {
-        let pid = until("a worker to take the session", async || {
-            let workers = self.client().get("/workers").await.json();
-            workers["items"].as_array()?.iter().find_map(|worker| {
-                let leases = worker["leases"].as_array()?;
-                let holds = leases.iter().any(|lease| lease["sessionId"] == *session);
-                holds.then(|| worker["pid"].as_u64())?
-            })
-        })
-        .await;
+        let pid = until("a worker to take the session", async || self.pid_of(session).await).await;
         let all = self.workers.iter().chain(&self.apis);
         all.into_iter().find(|process| u64::from(process.pid()) == pid).expect("a process of this deployment")
     }
 }
 
-/// The agents of every test: `oracle` answers from its context, `priced` also has a price.
+/// The agents of every test: `oracle` answers from its context, `priced` also has a price, `brittle` gives up after
+/// the second try.
 fn agents(oracle: &Oracle) -> String {
     let base = oracle.base_url();
     format!(
         "[agents.oracle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\n\
          [agents.priced]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\
-         prices = {{ input = 1.0, output = 10.0, cache = 0.1 }}\n"
+         prices = {{ input = 1.0, output = 10.0, cache = 0.1 }}\n\n\
+         [agents.brittle]\nengine = "openai"\nbase_url = "{base}/v1"\nmodel = "oracle"\nmax_tries = 2\n"
     )
 }
 

@@ -2,16 +2,23 @@
 
 mod client;
 mod deployment;
+mod faults;
+mod load;
 mod process;
 mod services;
+mod turns;
 
 pub(crate) use client::{Answer, Client, Events, SseEvent};
-pub(crate) use deployment::{Deployment, Kind, Options};
+pub(crate) use deployment::{Deployment, Kind, MOMENT, Options};
+pub(crate) use load::Load;
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;
+pub(crate) use turns::{COUNTED, LONG, Waiting};
 
 use std::future::Future;
 use std::time::Duration;
+
+use roundhouse_oracle::RecordedRequest;
 
 /// How long anything may take that ought to happen at once. Long, because the machine may be slow.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -35,6 +42,13 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask:
         }
     })
     .await
+}
+
+/// The message that a model was sent last.
+pub(crate) fn newest(request: &RecordedRequest) -> String {
+    let body = request.json();
+    let messages = body["messages"].as_array().expect("messages");
+    text(&messages.last().expect("a message")["content"])
 }
 
 /// Stamps a test for the deployments that are named.

@@ -40,9 +40,22 @@ impl Process {
         self.child.id()
     }
 
+    /// Whether nobody has seen it end.
+    pub(crate) fn runs(&self) -> bool {
+        self.ended.is_none()
+    }
+
     /// What it has written to its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.err).unwrap_or_default()
+    }
+
+    /// Waits until its log has a line with all of these words.
+    pub(crate) async fn logged(&self, words: &[&str]) {
+        until("a line of a log", async || {
+            self.log().lines().any(|line| words.iter().all(|word| line.contains(word))).then_some(())
+        })
+        .await;
     }
 
     /// The address that it says it listens on.

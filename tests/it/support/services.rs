@@ -46,6 +46,18 @@ impl Database {
         format!("{server}/{}", self.name)
     }
 
+    /// A connection to it, to look and to get in the way.
+    pub(crate) async fn connection(&self) -> PgConnection {
+        PgConnection::connect(&self.url()).await.unwrap()
+    }
+
+    /// Breaks all connections to it; returns how many there were.
+    pub(crate) async fn break_connections(&self) -> usize {
+        let mut connection = PgConnection::connect(&self.base).await.unwrap();
+        let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1";
+        sqlx::query(sql).bind(&self.name).fetch_all(&mut connection).await.unwrap().len()
+    }
+
     pub(crate) async fn drop(self) {
         let mut connection = PgConnection::connect(&self.base).await.unwrap();
         let sql = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);

@@ -3,7 +3,8 @@
 use roundhouse_shared::bus::{Bus, Notice, Numbering};
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
-    AgentStatus, ContextSource, EngineKind, EventKind, Lease, NewEvent, Scope, Usage, Worker, WorkerId,
+    AgentStatus, ContextSource, EngineKind, EventKind, Lease, NewEvent, Scope, TurnId, Usage, Worker,
+    WorkerId,
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{Mail, Next, Outcome, Store, TurnEnd, TurnOutcome, WrittenMessage};
@@ -71,6 +72,12 @@ impl Turn {
         self.end(TurnOutcome::Answered, Some(text)).await
     }
 
+    /// Answers and tells nobody, as a worker that dies at this moment.
+    pub(crate) async fn answer_silently(self, text: &str) {
+        let end = end_of(self.mail.turn, TurnOutcome::Answered, Some(text));
+        self.store.finish(&self.lease, end).await.unwrap();
+    }
+
     pub(crate) async fn fail(self, code: Code, detail: &str) {
         self.end(TurnOutcome::Failed(Problem::with_detail(code, detail)), None).await;
     }
@@ -82,19 +89,7 @@ impl Turn {
     /// Ends the turn and tells of it as a worker does; returns the next turn where there is more mail.
     async fn end(mut self, outcome: TurnOutcome, text: Option<&str>) -> Option<Self> {
         let turn = self.mail.turn;
-        let end = TurnEnd {
-            turn,
-            outcome,
-            messages: text
-                .map(|text| WrittenMessage { content: text.to_owned(), ..WrittenMessage::default() })
-                .into_iter()
-                .collect(),
-            model: Some("oracle".to_owned()),
-            iterations: 1,
-            usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
-            context_source: ContextSource::Replay,
-            native_session: None,
-        };
+        let end = end_of(turn, outcome, text);
         let finished = self.store.finish(&self.lease, end).await.unwrap();
         let of_turn = Scope { turn: Some(turn), ..Scope::default() };
         let mut events = vec![match finished.outcome {
@@ -121,5 +116,21 @@ impl Turn {
         self.mail = mail;
         self.tell_start().await;
         Some(self)
+    }
+}
+
+fn end_of(turn: TurnId, outcome: TurnOutcome, text: Option<&str>) -> TurnEnd {
+    TurnEnd {
+        turn,
+        outcome,
+        messages: text
+            .map(|text| WrittenMessage { content: text.to_owned(), ..WrittenMessage::default() })
+            .into_iter()
+            .collect(),
+        model: Some("oracle".to_owned()),
+        iterations: 1,
+        usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
+        context_source: ContextSource::Replay,
+        native_session: None,
     }
 }

@@ -201,15 +201,14 @@ impl<'s> Simulation<'s> {
 
     async fn hand_back(&mut self, n: usize) {
         let lease = self.runs[n].lease;
-        let next = self.store.hand_back(&lease).await;
+        let handed_back = self.store.hand_back(&lease).await;
         if !self.holds(&lease) {
-            return assert_lost(&next);
+            return assert_lost(&handed_back);
         }
         let ended = self.expected.hand_back();
-        assert_eq!(next.unwrap().map(|next| next.job), self.expected.head());
-        for (job, outcome) in self.store.outcomes(&ended).await.unwrap() {
-            assert_eq!(self.answers.insert(job, outcome), None, "{job} was answered twice");
-        }
+        let handed_back = handed_back.unwrap();
+        assert_eq!(handed_back.next.map(|next| next.job), self.expected.head());
+        self.answered(handed_back.ended, &ended);
     }
 
     pub(super) async fn beat(&mut self, worker: usize, alive: bool) {

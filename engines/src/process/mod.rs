@@ -1,0 +1,266 @@
+//! The one module that starts processes.
+//!
+//! A [`Process`] leads a session and a process group of its own and sees an environment made from an allow-list.
+//! It ends as a tree: [`Process::end`], or dropping it, kills the process and everything it started, also what has
+//! left its group. What belongs to the tree is found by its session, by descent and by a random token in its
+//! environment; the token also finds what a crash of ours has left behind ([`kill_leftovers`]).
+//!
+//! What this cannot find: a process that has left the session, has emptied its environment *and* has outlived its
+//! parent before anyone looked. Where there is no `/proc`, only the process group is killed.
+
+mod environment;
+mod tail;
+mod tree;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
+use tokio::net::unix::pipe::Receiver;
+pub use tokio::process::ChildStdin;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+pub use self::environment::Environment;
+use self::tail::Tail;
+use self::tree::Tree;
+pub use self::tree::{Record, kill_leftovers};
+
+/// The variable with the process's own token.
+pub const TOKEN_VARIABLE: &str = "ROUNDHOUSE_PROCESS_TOKEN";
+
+/// The variable that says for whom a process runs: see [`Spec::owner`].
+pub const OWNER_VARIABLE: &str = "ROUNDHOUSE_PROCESS_OWNER";
+
+/// How long the end of a tree is waited for once it is killed: longer only in uninterruptible sleep.
+const DEATH_WAIT: Duration = Duration::from_secs(5);
+
+/// What the process's standard output gives.
+pub type Output = Receiver;
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The program, looked up in the `PATH` that the process gets.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+    /// What it gets beyond the allow-list.
+    pub environment: Environment,
+    /// For whom it runs, such as a session and its lease's token: a second name for [`kill_leftovers`], which does
+    /// not have to be stored before the process starts.
+    pub owner: Option<String>,
+    /// Its standard input.
+    pub stdin: Stdin,
+    /// Its standard output and error.
+    pub streams: Streams,
+}
+
+impl Spec {
+    /// A process without input, whose output and error are separate.
+    pub fn new(program: impl Into<OsString>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: cwd.into(),
+            environment: Environment::default(),
+            owner: None,
+            stdin: Stdin::Null,
+            streams: Streams::Separate,
+        }
+    }
+}
+
+/// The standard input of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    /// Empty.
+    Null,
+    /// Written through [`Process::take_stdin`].
+    Piped,
+}
+
+/// Where standard output and error of a process go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Streams {
+    /// Output is read through [`Process::take_output`]; error is drained here and its end kept.
+    Separate,
+    /// Both go into one pipe, in the order in which they are written.
+    Merged,
+}
+
+/// Why a process did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The program is not there.
+    #[error("the program {} was not found", .0.display())]
+    ProgramMissing(OsString),
+    /// The working directory is not there, or is none.
+    #[error("the working directory {} is not a directory", .0.display())]
+    NoWorkingDirectory(PathBuf),
+    /// The system refused.
+    #[error("the process did not start")]
+    Refused(#[source] io::Error),
+}
+
+/// How a process and what it started have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// The status of the process itself; `None` if even the kernel could not end it in time.
+    pub status: Option<ExitStatus>,
+    /// How many other processes of its tree still ran and were killed.
+    pub others_killed: usize,
+}
+
+/// A running process and all that it starts. Dropping it kills them all; what is then left to reap, tokio reaps.
+#[derive(Debug)]
+pub struct Process {
+    child: Box<dyn ChildWrapper>,
+    tree: Tree,
+    stdin: Option<ChildStdin>,
+    output: Option<Output>,
+    tail: Tail,
+    /// The task that drains standard error; ends with this.
+    drain: JoinSet<()>,
+    has_ended: bool,
+}
+
+impl Process {
+    /// Starts a process. Needs a tokio runtime.
+    pub fn spawn(spec: Spec) -> Result<Self, SpawnError> {
+        // Both cases fail with `NotFound`, and nothing else tells them apart.
+        if !spec.cwd.is_dir() {
+            return Err(SpawnError::NoWorkingDirectory(spec.cwd));
+        }
+        let token = Uuid::now_v7();
+        let (mut output, writer) = pipe()?;
+        let (error, mut command) = command(&spec, token, writer)?;
+        let child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => SpawnError::ProgramMissing(spec.program),
+            _ => SpawnError::Refused(error),
+        });
+        // It holds the writing ends: the pipes end with the process only without it.
+        drop(command);
+        // Its own handling of the group is not used: as process 1 it would wait for what the shell left behind.
+        let mut child = child?.into_inner();
+        let tree = Tree::new(child.id().unwrap_or_default(), token);
+
+        let tail = Tail::default();
+        let mut drain = JoinSet::new();
+        if let Some(error) = error {
+            drain.spawn(tail.clone().follow(error));
+        }
+        let output = output.take();
+        Ok(Self { stdin: child.stdin().take(), child, tree, output, tail, drain, has_ended: false })
+    }
+
+    /// By what the process can be found again after a crash.
+    pub fn record(&self) -> &Record {
+        &self.tree.record
+    }
+
+    /// The standard input; once, and only of a process that was started with [`Stdin::Piped`].
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.stdin.take()
+    }
+
+    /// The standard output; once. It has to be read all the while: a full pipe stops the process.
+    pub fn take_output(&mut self) -> Option<Output> {
+        self.output.take()
+    }
+
+    /// The end of what it has written to standard error so far (16 KiB at most).
+    pub fn stderr_tail(&self) -> String {
+        self.tail.text()
+    }
+
+    /// Waits for the process itself, not for what it started. Safe to drop and call again.
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends the process and everything it started: asks the group to end, waits at most `grace` for the process
+    /// itself, then kills what is left, and reaps. With no grace it is killed at once.
+    pub async fn end(&mut self, grace: Duration) -> Ended {
+        let tree = self.tree.clone();
+        let found = on_blocking_thread(move || tree.members()).await;
+        if !grace.is_zero() && matches!(self.child.try_wait(), Ok(None)) {
+            self.tree.signal_group(Signal::SIGTERM);
+            let _ = tokio::time::timeout(grace, self.child.wait()).await;
+        }
+        let tree = self.tree.clone();
+        let killed = on_blocking_thread(move || tree.kill(found)).await;
+
+        let status = tokio::time::timeout(DEATH_WAIT, self.child.wait()).await.ok().and_then(Result::ok);
+        if tokio::time::timeout(DEATH_WAIT, tree::gone(&killed)).await.is_err() {
+            tracing::warn!(pid = self.tree.record.pid, "killed processes are still there");
+        }
+        self.has_ended = true;
+        let _ = tokio::time::timeout(DEATH_WAIT, self.drain.join_next()).await;
+        let leader = self.tree.record.pid;
+        Ended { status, others_killed: killed.iter().filter(|process| process.pid != leader).count() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.tree.kill(self.tree.members());
+        }
+    }
+}
+
+/// The command, with the reading end of its standard error where that is separate.
+fn command(
+    spec: &Spec,
+    token: Uuid,
+    output: io::PipeWriter,
+) -> Result<(Option<Receiver>, CommandWrap), SpawnError> {
+    #[expect(clippy::disallowed_methods, reason = "this is the module that spawns")]
+    let mut command = Command::new(&spec.program);
+    let (reader, writer) = match spec.streams {
+        Streams::Separate => pipe()?,
+        Streams::Merged => (None, output.try_clone().map_err(SpawnError::Refused)?),
+    };
+    command
+        .args(&spec.args)
+        .current_dir(&spec.cwd)
+        .env_clear()
+        .envs(spec.environment.variables())
+        .env(TOKEN_VARIABLE, token.to_string())
+        .stdin(match spec.stdin {
+            Stdin::Null => Stdio::null(),
+            Stdin::Piped => Stdio::piped(),
+        })
+        .stdout(output)
+        .stderr(writer);
+    if let Some(owner) = &spec.owner {
+        command.env(OWNER_VARIABLE, owner);
+    }
+    let mut command = CommandWrap::from(command);
+    command.wrap(ProcessSession);
+    Ok((reader, command))
+}
+
+fn pipe() -> Result<(Option<Receiver>, io::PipeWriter), SpawnError> {
+    let (reader, writer) = io::pipe().map_err(SpawnError::Refused)?;
+    let reader = Receiver::from_owned_fd(reader.into()).map_err(SpawnError::Refused)?;
+    Ok((Some(reader), writer))
+}
+
+/// Looks through `/proc` where it blocks nobody; in place, should the runtime be going down.
+async fn on_blocking_thread(
+    work: impl Fn() -> Vec<tree::Seen> + Send + Clone + 'static,
+) -> Vec<tree::Seen> {
+    match tokio::task::spawn_blocking(work.clone()).await {
+        Ok(found) => found,
+        Err(_) => work(),
+    }
+}
