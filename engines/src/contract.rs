@@ -38,6 +38,13 @@ pub trait EngineSession: Send {
     /// After an event that ends the turn ([`EngineEvent::ends_turn`]), or with no turn running, it stays pending.
     async fn next(&mut self) -> EngineEvent;
 
+    /// Goes on from a boundary ([`EngineEvent::Boundary`]), with the messages that came in the meantime: they are in the
+    /// context of the next model call.
+    async fn proceed(&mut self, messages: Vec<InputMessage>);
+
+    /// Answers what the engine asked ([`EngineEvent::Asked`]). An answer to nothing that is open is ignored.
+    async fn answer(&mut self, id: &str, answer: Answer);
+
     /// Asks the engine to stop the running turn. The turn ends with [`EngineEvent::Interrupted`].
     async fn interrupt(&mut self);
 
@@ -77,8 +84,9 @@ pub struct OpenSession {
 /// The input of one turn.
 #[derive(Debug, Clone, Default)]
 pub struct TurnInput {
-    /// What came before, in the order of consumption. Empty for engines that keep their own context.
-    pub history: Vec<ContextMessage>,
+    /// All that was consumed, in that order, with the messages that this turn answers, and with what it has brought already
+    /// where it goes on after a crash. For engines that replay; empty for those that keep their own context.
+    pub context: Vec<ContextMessage>,
     /// The messages that this turn answers: what was claimed together. Never empty.
     pub messages: Vec<InputMessage>,
 }
@@ -90,17 +98,93 @@ pub struct InputMessage {
     pub id: String,
     /// The text, to be passed on as text whatever it looks like.
     pub text: String,
+    /// Files that came with it.
+    pub attachments: Vec<Attachment>,
 }
 
 /// One message of the context, as an engine that replays sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContextMessage {
     /// A person's message; what was consumed together is already joined.
-    User(String),
+    User {
+        /// The text.
+        text: String,
+        /// Files that came with it.
+        attachments: Vec<Attachment>,
+    },
     /// A model's message.
-    Assistant(String),
-    /// A note of ours for the model.
+    Assistant {
+        /// The text.
+        text: String,
+        /// The tools it called. Each has its result in a later [`ContextMessage::Tool`].
+        tool_calls: Vec<ToolCall>,
+    },
+    /// What a tool returned.
+    Tool {
+        /// The call that it answers.
+        call: String,
+        /// The text.
+        text: String,
+    },
+    /// A note of ours for the model; also the summary that stands for what came before it.
     System(String),
+}
+
+/// A file that came with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    /// Its name.
+    pub name: String,
+    /// Its media type, as checked by its content.
+    pub media_type: String,
+    /// Its content.
+    pub data: bytes::Bytes,
+}
+
+/// A tool that the model called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The call's id, unique within the session's context; the model's own, or ours where it gave none.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as the model wrote them: usually, but not always, a JSON object.
+    pub arguments: String,
+}
+
+/// What an engine asks of whoever runs it. The turn waits for the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asked {
+    /// Whether a tool may be called.
+    Permission {
+        /// The call.
+        call: ToolCall,
+    },
+    /// Questions of the agent to a person: `{questions: [{question, header?, options?, multiSelect?}]}`.
+    Question(serde_json::Value),
+    /// Another agent is to work on something.
+    Spawn {
+        /// The agent's name.
+        agent: String,
+        /// What it is told.
+        message: String,
+        /// Whether the turn waits for what it says; otherwise it says it later, by a message.
+        wait: bool,
+    },
+}
+
+/// What is answered to an engine that asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Permission, perhaps with other arguments.
+    Allow {
+        /// The arguments to use in the place of the model's.
+        input: Option<serde_json::Value>,
+    },
+    /// No permission, or no answer; the model is told why.
+    Deny(String),
+    /// What was asked for, as text for the model.
+    Text(String),
 }
 
 /// What happens in a turn.
@@ -119,8 +203,47 @@ pub enum EngineEvent {
         /// The provider's HTTP status, where it answered at all.
         status: Option<u16>,
     },
-    /// One message of the model is complete.
+    /// One message of the model is complete. The tools that it calls run only once the next event is asked for, so whoever
+    /// keeps messages can keep this one first.
     MessageDone(AssistantMessage),
+    /// A tool begins.
+    ToolStarted(ToolCall),
+    /// A running tool says something; bounded, and not all of it.
+    ToolOutput {
+        /// The call.
+        id: String,
+        /// The text.
+        text: String,
+    },
+    /// A tool has ended. The next model call comes only once the next event is asked for.
+    ToolDone {
+        /// The call.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// Whether it did what it was called for.
+        success: bool,
+        /// What the model is told, bounded.
+        result: String,
+    },
+    /// The engine stands before a model call of the running turn and goes on with [`EngineSession::proceed`].
+    Boundary,
+    /// The engine asks for something and goes on with [`EngineSession::answer`].
+    Asked {
+        /// By which the answer is joined.
+        id: String,
+        /// What it asks for.
+        asked: Asked,
+    },
+    /// The older part of the context was summarised.
+    Compacted {
+        /// What stands for it from now on.
+        summary: String,
+        /// How many messages of the turn's context, from the first, it stands for; an earlier summary counts as one.
+        replaced: usize,
+        /// What the summary cost.
+        usage: Usage,
+    },
     /// The turn has ended well: the last [`EngineEvent::MessageDone`] is its answer.
     TurnDone(TurnDone),
     /// The turn was ended by [`EngineSession::interrupt`]; what was written so far came as deltas.
@@ -143,6 +266,8 @@ pub struct AssistantMessage {
     pub content: String,
     /// Reasoning text, where the model shows it.
     pub thinking: Option<String>,
+    /// The tools it calls. Empty: it is the turn's answer.
+    pub tool_calls: Vec<ToolCall>,
     /// The model that wrote it, as the provider names it.
     pub model: Option<String>,
     /// What this message cost.
@@ -189,6 +314,9 @@ pub enum EngineError {
         /// What the provider said (bounded), without secrets.
         detail: String,
     },
+    /// The turn has used what its agent may use: model calls, money.
+    #[error("the turn was ended: {0}")]
+    Limit(String),
     /// No event for longer than the no-progress limit.
     #[error("no progress for {0:?}")]
     NoProgress(Duration),

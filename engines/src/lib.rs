@@ -5,4 +5,3 @@
 
 pub mod contract;
 pub mod openai;
-pub mod process;
