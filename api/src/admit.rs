@@ -12,8 +12,9 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
+use crate::attachments::AttachmentRequest;
 use crate::problem::ApiProblem;
-use crate::{check, cwd};
+use crate::{attachments, check, cwd};
 
 /// Longest idempotency key.
 const KEY_MOST: usize = 200;
@@ -39,10 +40,9 @@ pub(crate) struct ChatRequest {
     /// What becomes of the message where the session is at work; `inject` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) on_busy: Option<OnBusy>,
-    /// Not supported yet: must be absent or empty.
+    /// Images and text files for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub(crate) attachments: Option<Vec<Value>>,
+    pub(crate) attachments: Option<Vec<AttachmentRequest>>,
     /// Whether the job is cancelled if the client goes away before the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cancel_on_disconnect: Option<bool>,
@@ -100,9 +100,7 @@ pub(crate) async fn admission(
     check::model(request.model.as_deref())?;
     check::cwd(request.cwd.as_deref())?;
     check::metadata(request.metadata.as_ref())?;
-    if request.attachments.as_ref().is_some_and(|files| !files.is_empty()) {
-        return Err(Problem::field("attachments", "not supported yet").into());
-    }
+    let attachments = attachments::stored(request.attachments.as_deref().unwrap_or_default())?;
     let idempotency = key.of(agent, &request);
     let known = app.agents.known(&app.store, agent).await?;
     let target = match request.session_id {
@@ -122,6 +120,7 @@ pub(crate) async fn admission(
         model: request.model.filter(|_| matches!(target, Target::Existing(_))),
         target,
         message: request.message,
+        attachments,
         origin: "user".to_owned(),
         on_busy: request.on_busy.unwrap_or(OnBusy::Inject),
         idempotency,

@@ -64,6 +64,10 @@ impl Announcer {
         if cancelled.any() {
             self.publish(session, &cancel_events(session, cancelled)).await;
             self.notify(&cancel_notices(session, cancelled)).await;
+            // A parent that waits for one of them.
+            for wake in cancelled.ended.iter().filter_map(|ended| ended.wakes) {
+                self.ring(wake).await;
+            }
         }
     }
 
@@ -115,7 +119,7 @@ fn event(session: SessionId, scope: Scope, kind: &EventKind) -> NewEvent {
 /// The events of jobs that were answered without any turn. What a turn had taken, its worker tells.
 fn cancel_events(session: SessionId, cancelled: &Cancelled) -> Vec<NewEvent> {
     let mut events = Vec::with_capacity(cancelled.ended.len() * 2);
-    for Ended { job, kind, outcome } in &cancelled.ended {
+    for Ended { job, kind, outcome, .. } in &cancelled.ended {
         let scope = Scope { job: Some(*job), ..Scope::default() };
         events.push(event(session, scope, &EventKind::JobCancelled { kind: *kind }));
         if let Outcome::Answered(result) = outcome {

@@ -11,6 +11,9 @@ const MODEL_MOST: usize = 200;
 const CWD_MOST: usize = 4096;
 const METADATA_MOST: usize = 16 << 10;
 
+const TEXT_MOST: usize = 64 << 10;
+const OBJECT_MOST: usize = 256 << 10;
+
 const NUL: &str = "must not contain NUL";
 
 pub(crate) fn message(text: &str) -> Result<(), Problem> {
@@ -49,14 +52,28 @@ fn short(path: &str, text: Option<&str>, most: usize) -> Result<(), Problem> {
     Ok(())
 }
 
+/// A text of an answer.
+pub(crate) fn text(path: &str, text: Option<&str>) -> Result<(), Problem> {
+    short(path, text, TEXT_MOST)
+}
+
 pub(crate) fn metadata(object: Option<&Map<String, Value>>) -> Result<(), Problem> {
+    bounded("metadata", object, METADATA_MOST)
+}
+
+/// An object of an answer.
+pub(crate) fn object(path: &str, object: Option<&Map<String, Value>>) -> Result<(), Problem> {
+    bounded(path, object, OBJECT_MOST)
+}
+
+fn bounded(path: &str, object: Option<&Map<String, Value>>, most: usize) -> Result<(), Problem> {
     let Some(object) = object else { return Ok(()) };
     if object.iter().any(|(key, value)| key.contains('\0') || has_nul(value)) {
-        return Err(Problem::field("metadata", NUL));
+        return Err(Problem::field(path, NUL));
     }
     let bytes = serde_json::to_vec(object).map_or(usize::MAX, |json| json.len());
-    if METADATA_MOST < bytes {
-        return Err(Problem::field("metadata", format!("must have at most {METADATA_MOST} bytes as JSON")));
+    if most < bytes {
+        return Err(Problem::field(path, format!("must have at most {most} bytes as JSON")));
     }
     Ok(())
 }

@@ -23,6 +23,10 @@ const BODY_WAIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Path<T>(pub(crate) T);
 
+/// The two parameters of a path, in order.
+#[derive(Debug)]
+pub(crate) struct Paths<A, B>(pub(crate) A, pub(crate) B);
+
 impl<S, T> FromRequestParts<S> for Path<T>
 where
     S: Send + Sync,
@@ -31,16 +35,35 @@ where
     type Rejection = ApiProblem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
-        let unreadable = |name: &str, why: String| Problem::field(name, why).unreadable();
-        let params = RawPathParams::from_request_parts(parts, state)
-            .await
-            .map_err(|rejection| unreadable("path", rejection.body_text()))?;
-        let Some((name, value)) = params.iter().next() else {
-            return Err(ApiProblem::new(Code::NotFound));
-        };
-        let parsed = value.parse().map_err(|error: T::Err| unreadable(name, error.to_string()))?;
-        Ok(Self(parsed))
+        Ok(Self(parameter(&parameters(parts, state).await?, 0)?))
     }
+}
+
+impl<S, A, B> FromRequestParts<S> for Paths<A, B>
+where
+    S: Send + Sync,
+    A: FromStr<Err: Display> + Send,
+    B: FromStr<Err: Display> + Send,
+{
+    type Rejection = ApiProblem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
+        let params = parameters(parts, state).await?;
+        Ok(Self(parameter(&params, 0)?, parameter(&params, 1)?))
+    }
+}
+
+async fn parameters<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, ApiProblem> {
+    RawPathParams::from_request_parts(parts, state)
+        .await
+        .map_err(|rejection| Problem::field("path", rejection.body_text()).unreadable().into())
+}
+
+fn parameter<T: FromStr<Err: Display>>(params: &RawPathParams, n: usize) -> Result<T, ApiProblem> {
+    let Some((name, value)) = params.iter().nth(n) else {
+        return Err(ApiProblem::new(Code::NotFound));
+    };
+    value.parse().map_err(|error: T::Err| Problem::field(name, error.to_string()).unreadable().into())
 }
 
 /// The parameters of a query.

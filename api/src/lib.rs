@@ -8,6 +8,7 @@ mod accept;
 mod admit;
 mod agents;
 mod announce;
+mod attachments;
 mod app;
 mod check;
 mod cwd;

@@ -92,6 +92,9 @@ problems! {
     BusyProblems: InvalidRequest, SessionNotFound, SessionBusy;
     /// With a new session.
     AgentProblems: InvalidRequest, CwdNotAllowed, AgentNotFound, PayloadTooLarge, UnsupportedMediaType;
+    /// With one question.
+    InteractionProblems: InvalidRequest, SessionNotFound, InteractionNotFound, InteractionResolved,
+        PayloadTooLarge, UnsupportedMediaType;
     /// With one job.
     JobProblems: InvalidRequest, JobNotFound;
     /// With a message.

@@ -27,8 +27,13 @@ impl SessionStream {
         // First the place, then the row: what happens in between is told twice rather than never.
         let follow = app.bus.follow(session, after).await;
         let row = app.store.session(session).await?.ok_or(StoreError::SessionNotFound)?;
-        let first =
-            after.is_none().then(|| sse::own_frame(EventName::SessionSnapshot, &sse::snapshot(&row, None)));
+        let first = match after {
+            Some(_) => None,
+            None => {
+                let open = app.store.open_interactions(session).await?;
+                Some(sse::own_frame(EventName::SessionSnapshot, &sse::snapshot(&row, open, None)))
+            }
+        };
         Ok(Self { app, session, follow, first })
     }
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures::Stream;
 use futures::stream::unfold;
 use roundhouse_shared::clock::{now_ms, rfc3339};
-use roundhouse_shared::domain::{Event, EventName, Session, SessionId, Snapshot};
+use roundhouse_shared::domain::{Event, EventName, Interaction, Session, SessionId, Snapshot};
 use roundhouse_shared::store::Store;
 use serde::Serialize;
 
@@ -50,13 +50,18 @@ pub(crate) fn own_frame<T: Serialize>(name: EventName, data: &T) -> Frame {
 }
 
 /// What a client has to know before it follows a session's stream.
-pub(crate) fn snapshot(session: &Session, reason: Option<&'static str>) -> Snapshot {
+pub(crate) fn snapshot(
+    session: &Session,
+    open: Vec<Interaction>,
+    reason: Option<&'static str>,
+) -> Snapshot {
     Snapshot {
         session_id: session.id,
         at: rfc3339(now_ms()),
         status: session.status,
         last_message_id: session.last_message,
         active_turn_id: session.active_turn,
+        interactions: open.into_iter().map(Into::into).collect(),
         reason,
     }
 }
@@ -71,8 +76,10 @@ struct Blind {
 
 /// The event that says that others may be missing. With the store away it says no more than that.
 pub(crate) async fn resync(store: &Store, session: SessionId) -> Frame {
-    if let Ok(Some(row)) = store.session(session).await {
-        return own_frame(EventName::Resync, &snapshot(&row, Some(LOG_LOST)));
+    if let Ok(Some(row)) = store.session(session).await
+        && let Ok(open) = store.open_interactions(session).await
+    {
+        return own_frame(EventName::Resync, &snapshot(&row, open, Some(LOG_LOST)));
     }
     let blind = Blind { session_id: session, at: rfc3339(now_ms()), reason: LOG_LOST };
     own_frame(EventName::Resync, &blind)

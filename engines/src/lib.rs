@@ -5,3 +5,4 @@
 
 pub mod contract;
 pub mod openai;
+pub mod tools;

@@ -4,7 +4,7 @@ use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{EventKind, JobKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
 use roundhouse_shared::problem::{Problem, chain};
-use roundhouse_shared::store::{Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome};
+use roundhouse_shared::store::{Cancelled, Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome};
 
 use crate::Worker;
 use crate::outbox::{Outbox, Standing};
@@ -109,9 +109,33 @@ fn answered(ended: &Ended, turn: Option<TurnId>) -> Vec<(Scope, EventKind)> {
     }
 }
 
+/// Rings for all who wait for these jobs: clients, and parents that they wake.
 async fn notify_ended(worker: &Worker, session: SessionId, ended: &[Ended]) {
-    let notices: Vec<_> = ended.iter().map(|ended| Notice::Ended(session, ended.job)).collect();
+    let mut notices: Vec<_> = ended.iter().map(|ended| Notice::Ended(session, ended.job)).collect();
+    notices.extend(ended.iter().filter_map(|ended| ended.wakes).map(|wake| Notice::Mail(wake.session)));
     worker.bus.notify(&notices).await;
+    for wake in ended.iter().filter_map(|ended| ended.wakes) {
+        ring(worker, wake).await;
+    }
+}
+
+/// Something was cancelled from within this worker.
+pub(crate) async fn cancelled(worker: &Worker, session: SessionId, cancelled: Cancelled) {
+    let events: Vec<_> = cancelled
+        .ended
+        .iter()
+        .flat_map(|ended| answered(ended, None))
+        .map(|(scope, kind)| NewEvent::new(session, now_ms(), scope, &kind))
+        .collect();
+    if !events.is_empty()
+        && let Err(error) = worker.bus.publish(session, None, Numbering::Continue, &events).await
+    {
+        tracing::debug!(error = chain(&error), "a cancel was not published");
+    }
+    if let Some(turn) = cancelled.turn {
+        worker.bus.notify(&[Notice::Cancel(session, turn)]).await;
+    }
+    notify_ended(worker, session, &cancelled.ended).await;
 }
 
 /// The end of a turn that never reached its engine.

@@ -11,9 +11,8 @@ use futures::FutureExt;
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{Lane, SessionJob, SessionStatus};
 use roundhouse_shared::problem::chain;
-use roundhouse_shared::queue::Delivery;
+use roundhouse_shared::queue::{Delivery, Slot, Slots};
 use roundhouse_shared::store::{Begin, StoreError};
-use tokio::sync::Semaphore;
 
 use crate::{Worker, events, session};
 
@@ -28,7 +27,7 @@ pub(crate) async fn run(worker: &Arc<Worker>) {
         [(Lane::Chat, worker.settings.slots), (Lane::Inject, POKES), (Lane::Maintenance, MAINTENANCE)];
     let mut monitor = Monitor::new();
     for (lane, slots) in lanes {
-        let (worker, slots) = (worker.clone(), Arc::new(Semaphore::new(slots)));
+        let (worker, slots) = (worker.clone(), Slots::new(slots));
         // The source never fails, so this is called once for each queue.
         monitor = monitor.register(move |_| {
             let source = worker.queue.source(lane, slots.clone(), worker.lifecycle.soft().clone());
@@ -57,7 +56,7 @@ async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), I
     let Delivery { job, slot } = delivery;
     let answered = match lane {
         Lane::Inject => AssertUnwindSafe(poke(worker, job)).catch_unwind().await,
-        Lane::Chat | Lane::Maintenance => AssertUnwindSafe(take(worker, job)).catch_unwind().await,
+        Lane::Chat | Lane::Maintenance => AssertUnwindSafe(take(worker, job, &slot)).catch_unwind().await,
     };
     drop(slot);
     match answered {
@@ -71,12 +70,12 @@ async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), I
 }
 
 /// Runs the session, unless it runs already.
-async fn take(worker: &Arc<Worker>, job: SessionJob) -> Result<(), StoreError> {
+async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), StoreError> {
     let asked = Instant::now();
     let lease_ms = worker.settings.lease.millis();
     let runs = |agent: &str| worker.engines.contains_key(agent);
     match worker.store.begin(job.session, worker.id, lease_ms, runs).await {
-        Ok(Begin::Started(lease, mail)) => session::run(worker, lease, asked, mail).await,
+        Ok(Begin::Started(lease, mail)) => session::run(worker, slot, lease, asked, mail).await,
         Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,
         // Nothing to do; or a session that was deleted; or one for another worker, for which the sweeper rings again.
         Ok(Begin::NoMail | Begin::NotHere) | Err(StoreError::SessionNotFound) => {}

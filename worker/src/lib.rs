@@ -4,11 +4,13 @@
 //! ([`session`], [`turn`]). Beside that it renews its leases ([`heartbeat`]), takes over from workers that died
 //! ([`reaper`]) and rings for mail that was forgotten ([`sweeper`]).
 
+mod asked;
 mod events;
 mod heartbeat;
 mod jobs;
 mod listener;
 mod outbox;
+mod progress;
 mod reaper;
 mod registry;
 mod session;

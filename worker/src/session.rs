@@ -5,22 +5,23 @@ use std::time::{Duration, Instant};
 
 use roundhouse_shared::domain::Lease;
 use roundhouse_shared::problem::chain;
+use roundhouse_shared::queue::Slot;
 use roundhouse_shared::store::{Mail, Next, StoreError};
 
 use crate::outbox::Outbox;
 use crate::registry::Run;
-use crate::turn::{Driven, drive};
+use crate::turn::{Driven, Turn, drive};
 use crate::{Worker, events, heartbeat};
 
 /// How long to wait before a store that is away is asked again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// Runs a session whose lease was asked for at `asked`, until it has no mail, the lease is lost or the process stops.
-pub(crate) async fn run(worker: &Arc<Worker>, lease: Lease, asked: Instant, mail: Mail) {
+pub(crate) async fn run(worker: &Arc<Worker>, slot: &Slot, lease: Lease, asked: Instant, mail: Mail) {
     let good_for = heartbeat::good_for(worker.settings.lease.0);
     let entry = worker.registry.enter(lease, asked, good_for);
     let outbox = Outbox::open(worker, entry.run.clone());
-    match turns(worker, &entry.run, &outbox, mail).await {
+    match turns(worker, &entry.run, &outbox, slot, mail).await {
         Ok(()) => {}
         Err(StoreError::LeaseLost) => {
             entry.run.lost.cancel();
@@ -32,11 +33,17 @@ pub(crate) async fn run(worker: &Arc<Worker>, lease: Lease, asked: Instant, mail
     outbox.close().await;
 }
 
-async fn turns(worker: &Arc<Worker>, run: &Run, outbox: &Outbox, first: Mail) -> Result<(), StoreError> {
+async fn turns(
+    worker: &Arc<Worker>,
+    run: &Run,
+    outbox: &Outbox,
+    slot: &Slot,
+    first: Mail,
+) -> Result<(), StoreError> {
     let lease = &run.lease;
     let mut mail = first;
     loop {
-        let end = match drive(worker, run, outbox, &mail).await {
+        let end = match drive(Turn { worker, run, outbox, slot, mail: &mail }).await {
             Driven::Ended(end) => end,
             Driven::Lost => return Err(StoreError::LeaseLost),
             Driven::Stopped => return hand_back(worker, run).await,

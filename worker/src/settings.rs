@@ -41,4 +41,6 @@ pub struct Limits {
     pub turn_timeout: Span,
     /// How long an engine has to stop by itself.
     pub cancel_grace: Span,
+    /// How long a question to a person stays open.
+    pub interaction_timeout: Span,
 }

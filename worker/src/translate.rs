@@ -1,24 +1,83 @@
 //! Between the engines' words and the domain's: the only place that knows both.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use roundhouse_engines::contract::{
-    AssistantMessage, ContextMessage, EngineError, InputMessage, Usage as EngineUsage,
+    AssistantMessage, Attachment, ContextMessage, EngineError, InputMessage, ToolCall, Usage as EngineUsage,
 };
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{Role, Usage};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{Claimed, ContextEntry, WrittenMessage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-pub(crate) fn history(entries: Vec<ContextEntry>) -> Vec<ContextMessage> {
-    let message = |entry: ContextEntry| match entry.role {
-        Role::User => ContextMessage::User(entry.content),
-        Role::Assistant => ContextMessage::Assistant(entry.content),
-        Role::System | Role::Tool => ContextMessage::System(entry.content),
+/// A tool call as it is stored with the message that makes it.
+#[derive(Serialize, Deserialize)]
+struct StoredCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// A file as it is stored with its message.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredFile {
+    name: String,
+    media_type: String,
+    data: String,
+}
+
+pub(crate) fn context(entry: ContextEntry) -> ContextMessage {
+    let text = entry.content;
+    match entry.role {
+        Role::User => ContextMessage::User { text, attachments: files(entry.attachments) },
+        Role::Assistant => ContextMessage::Assistant { text, tool_calls: calls(entry.tool_calls) },
+        Role::Tool => ContextMessage::Tool { call: entry.tool_call_id.unwrap_or_default(), text },
+        Role::System => ContextMessage::System(text),
+    }
+}
+
+fn calls(stored: Option<Value>) -> Vec<ToolCall> {
+    let stored: Vec<StoredCall> = stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+    let call = |StoredCall { id, name, arguments }| ToolCall { id, name, arguments };
+    stored.into_iter().map(call).collect()
+}
+
+fn files(stored: Option<Value>) -> Vec<Attachment> {
+    let stored: Vec<StoredFile> = stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+    let file = |StoredFile { name, media_type, data }| {
+        Some(Attachment { name, media_type, data: STANDARD.decode(data).ok()?.into() })
     };
-    entries.into_iter().map(message).collect()
+    stored.into_iter().filter_map(file).collect()
 }
 
 pub(crate) fn input(job: &Claimed) -> InputMessage {
-    InputMessage { id: job.job.to_string(), text: job.text.clone() }
+    InputMessage { id: job.job.to_string(), text: job.text.clone(), attachments: files(job.attachments.clone()) }
+}
+
+/// Messages that reach the model as one, under the id of the first.
+pub(crate) fn together(jobs: &[Claimed]) -> InputMessage {
+    InputMessage {
+        id: jobs.first().map(|job| job.job.to_string()).unwrap_or_default(),
+        text: jobs.iter().map(|job| job.text.as_str()).collect::<Vec<_>>().join("\n\n"),
+        attachments: jobs.iter().flat_map(|job| files(job.attachments.clone())).collect(),
+    }
+}
+
+/// A tool's arguments as JSON; as text where the model wrote none.
+pub(crate) fn arguments(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+pub(crate) fn tool_result(call: &str, text: &str) -> WrittenMessage {
+    WrittenMessage {
+        role: Role::Tool,
+        content: text.to_owned(),
+        tool_call_id: Some(call.to_owned()),
+        ..WrittenMessage::default()
+    }
 }
 
 pub(crate) fn usage(usage: EngineUsage) -> Usage {
@@ -35,19 +94,23 @@ fn count(tokens: u64) -> i64 {
 }
 
 pub(crate) fn written(message: AssistantMessage) -> WrittenMessage {
+    let call = |ToolCall { id, name, arguments }| StoredCall { id, name, arguments };
+    let calls: Vec<_> = message.tool_calls.into_iter().map(call).collect();
     WrittenMessage {
+        tool_calls: if calls.is_empty() { None } else { serde_json::to_value(calls).ok() },
         content: message.content,
         thinking: message.thinking,
         model: message.model,
         usage: usage(message.usage),
         thinking_tokens: count(message.usage.thinking_tokens),
+        ..WrittenMessage::default()
     }
 }
 
 pub(crate) fn problem(error: &EngineError) -> Problem {
     let code = match error {
         EngineError::Unavailable(_) => Code::EngineUnavailable,
-        EngineError::Provider { .. } | EngineError::NoProgress(_) => Code::EngineFailed,
+        EngineError::Provider { .. } | EngineError::NoProgress(_) | EngineError::Limit(_) => Code::EngineFailed,
     };
     Problem::with_detail(code, error.to_string())
 }

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod chat;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod interactions;
 pub(crate) mod jobs;
 pub(crate) mod messages;
 pub(crate) mod queues;
@@ -25,6 +26,8 @@ pub(crate) fn all() -> OpenApiRouter<Shared> {
         .routes(routes!(sessions::cancel_session))
         .routes(routes!(messages::list_messages))
         .routes(routes!(events::session_events))
+        .routes(routes!(interactions::list_interactions))
+        .routes(routes!(interactions::answer_interaction))
         .routes(routes!(jobs::list_jobs))
         .routes(routes!(jobs::get_job))
         .routes(routes!(jobs::cancel_job))

@@ -18,7 +18,7 @@ use tokio::sync::broadcast;
 
 pub use follow::{Follow, Followed};
 
-use crate::domain::{EventId, JobId, LeaseToken, NewEvent, SessionId, TurnId};
+use crate::domain::{EventId, InteractionId, JobId, LeaseToken, NewEvent, SessionId, TurnId};
 use crate::redis::Settings;
 
 /// How far a session's log reaches back.
@@ -38,6 +38,8 @@ pub enum Notice {
     Mail(SessionId),
     /// Somebody asked to cancel a turn.
     Cancel(SessionId, TurnId),
+    /// A question has its answer.
+    Resolved(SessionId, InteractionId),
 }
 
 /// Why an event was not published.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    ChatResult, EngineKind, EventId, JobId, JobKind, MessageId, SessionId, SessionStatus, TokenUsage, TurnId,
+    ChatResult, Decision, EngineKind, EventId, InteractionId, InteractionState, JobId, JobKind, MessageId, SessionId, SessionStatus, TokenUsage, TurnId,
 };
 use crate::problem::Problem;
 
-use super::view::MessageView;
+use super::view::{InteractionView, MessageView};
 
 macro_rules! event_names {
     ($($variant:ident = $name:literal,)*) => {
@@ -51,6 +51,12 @@ event_names! {
     MessageDelta = "message.delta",
     ThinkingDelta = "thinking.delta",
     MessageCompleted = "message.completed",
+    ToolStarted = "tool.started",
+    ToolOutput = "tool.output",
+    ToolCompleted = "tool.completed",
+    InteractionRequested = "interaction.requested",
+    InteractionResolved = "interaction.resolved",
+    ContextCompacted = "context.compacted",
     EngineRetry = "engine.retry",
     ChatResponse = "chat.response",
     SessionUpdated = "session.updated",
@@ -131,6 +137,54 @@ pub enum EventKind {
         /// The message.
         message: Box<MessageView>,
     },
+    /// A tool begins.
+    ToolStarted {
+        /// The call.
+        tool_call_id: String,
+        /// The tool.
+        name: String,
+        /// Its arguments; text where the model wrote no JSON.
+        input: serde_json::Value,
+    },
+    /// A running tool says something.
+    ToolOutput {
+        /// The call.
+        tool_call_id: String,
+        /// The text.
+        text: String,
+    },
+    /// A tool has ended.
+    ToolCompleted {
+        /// The call.
+        tool_call_id: String,
+        /// The tool.
+        name: String,
+        /// Whether it did what it was called for.
+        success: bool,
+        /// What the model is told, bounded.
+        result: String,
+    },
+    /// The agent asks a person.
+    InteractionRequested {
+        /// The question.
+        interaction: Box<InteractionView>,
+    },
+    /// A question was answered or closed.
+    InteractionResolved {
+        /// The question.
+        interaction_id: InteractionId,
+        /// What became of it.
+        state: InteractionState,
+        /// How a person decided, if one did.
+        decision: Option<Decision>,
+    },
+    /// The older part of the context was summarised.
+    ContextCompacted {
+        /// Why.
+        reason: &'static str,
+        /// How many messages the summary stands for.
+        compact_size: i64,
+    },
     /// The engine waits for its provider.
     EngineRetry {
         /// Which try failed, from 1.
@@ -161,6 +215,12 @@ impl EventKind {
             Self::MessageDelta { .. } => EventName::MessageDelta,
             Self::ThinkingDelta { .. } => EventName::ThinkingDelta,
             Self::MessageCompleted { .. } => EventName::MessageCompleted,
+            Self::ToolStarted { .. } => EventName::ToolStarted,
+            Self::ToolOutput { .. } => EventName::ToolOutput,
+            Self::ToolCompleted { .. } => EventName::ToolCompleted,
+            Self::InteractionRequested { .. } => EventName::InteractionRequested,
+            Self::InteractionResolved { .. } => EventName::InteractionResolved,
+            Self::ContextCompacted { .. } => EventName::ContextCompacted,
             Self::EngineRetry { .. } => EventName::EngineRetry,
             Self::ChatResponse(_) => EventName::ChatResponse,
             Self::SessionUpdated {} => EventName::SessionUpdated,
@@ -254,7 +314,7 @@ pub struct Event {
 }
 
 /// What a client needs to know before it follows a stream: the data of `session.snapshot` and of `resync`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The session.
@@ -267,6 +327,8 @@ pub struct Snapshot {
     pub last_message_id: Option<MessageId>,
     /// The turn that runs.
     pub active_turn_id: Option<TurnId>,
+    /// The questions that are open.
+    pub interactions: Vec<InteractionView>,
     /// Why the client has to start afresh; only in `resync`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,

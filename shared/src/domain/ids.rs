@@ -48,6 +48,8 @@ uuid_ids! {
     JobId, "job id";
     /// One turn: from a message reaching the engine until the engine has answered it.
     TurnId, "turn id";
+    /// One question of an agent to a person.
+    InteractionId, "interaction id";
     /// One run of a worker process; a restart makes a new one.
     WorkerId, "worker id";
 }

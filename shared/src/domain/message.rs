@@ -27,6 +27,8 @@ pub struct Message {
     pub id: MessageId,
     /// The session.
     pub session: SessionId,
+    /// Its place in the order of arrival.
+    pub seq: i64,
     /// The turn that consumed or wrote it.
     pub turn: Option<TurnId>,
     /// The job that brought it.

@@ -4,6 +4,7 @@ mod agent;
 mod answer;
 mod event;
 mod ids;
+mod interaction;
 mod job;
 mod lease;
 mod message;
@@ -14,10 +15,13 @@ mod worker;
 pub use agent::{Agent, AgentStatus, EngineKind};
 pub use answer::{CANCELLED_TEXT, ChatResult, ContextSource, TokenUsage, Usage};
 pub use event::{Event, EventKind, EventName, NewEvent, Scope, Snapshot};
-pub use ids::{EventId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId};
+pub use ids::{EventId, InteractionId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId};
+pub use interaction::{
+    Decision, Interaction, InteractionAnswer, InteractionKind, InteractionState,
+};
 pub use job::{Job, JobKind, JobState, Lane, OnBusy, SessionJob};
 pub use lease::Lease;
 pub use message::{Message, Role};
 pub use session::{Session, SessionStatus};
-pub use view::MessageView;
+pub use view::{InteractionView, MessageView};
 pub use worker::{HeldLease, Worker};

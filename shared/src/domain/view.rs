@@ -1,9 +1,12 @@
-//! A message as clients see it: in events and in lists the same.
+//! Messages and questions as clients see them: in events and in lists the same.
 
 use serde::Serialize;
 
 use super::answer::dollars;
-use super::{JobId, Message, MessageId, Role, SessionId, TurnId};
+use super::{
+    Decision, Interaction, InteractionId, InteractionKind, InteractionState, JobId, Message, MessageId, Role,
+    SessionId, TurnId,
+};
 use crate::clock::rfc3339;
 
 /// A message as clients see it.
@@ -72,12 +75,62 @@ impl From<Message> for MessageView {
             cache_tokens: message.usage.map(|usage| usage.cache_tokens),
             cost: message.usage.and_then(|usage| usage.cost_nanos).map(dollars),
             thinking_tokens: message.thinking_tokens,
-            attachments: message.attachments,
+            attachments: message.attachments.map(without_data),
             engine_metadata: message.engine_metadata,
             external_id: message.external_id,
             origin: message.origin,
             cancelled: message.cancelled,
             created_at: rfc3339(message.created_ms),
+        }
+    }
+}
+
+/// What files there are, without their content.
+fn without_data(mut files: serde_json::Value) -> serde_json::Value {
+    for file in files.as_array_mut().into_iter().flatten() {
+        if let Some(file) = file.as_object_mut() {
+            file.remove("data");
+        }
+    }
+    files
+}
+
+/// A question as clients see it.
+#[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InteractionView {
+    /// Its id.
+    pub id: InteractionId,
+    /// The session.
+    pub session_id: SessionId,
+    /// The turn that waits.
+    pub turn_id: TurnId,
+    /// What is asked for.
+    pub kind: InteractionKind,
+    /// What became of it.
+    pub state: InteractionState,
+    /// The question: for a permission `{toolCallId, tool, input}`, for questions `{questions}`.
+    pub payload: serde_json::Value,
+    /// How a person decided, if one did.
+    pub decision: Option<Decision>,
+    /// When it was asked.
+    pub created_at: String,
+    /// Until when it may be answered.
+    pub expires_at: String,
+}
+
+impl From<Interaction> for InteractionView {
+    fn from(of: Interaction) -> Self {
+        Self {
+            id: of.id,
+            session_id: of.session,
+            turn_id: of.turn,
+            kind: of.kind,
+            state: of.state,
+            payload: of.payload,
+            decision: of.answer.map(|answer| answer.decision),
+            created_at: rfc3339(of.created_ms),
+            expires_at: rfc3339(of.expires_ms),
         }
     }
 }

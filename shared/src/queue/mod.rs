@@ -5,13 +5,14 @@
 
 mod local;
 mod redis;
+mod slots;
 mod source;
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+pub use slots::{Slot, Slots};
 pub use source::Source;
 
 use crate::domain::{Lane, SessionJob};
@@ -23,7 +24,7 @@ pub struct Delivery {
     /// What rang.
     pub job: SessionJob,
     /// The slot; free again when this is dropped.
-    pub slot: OwnedSemaphorePermit,
+    pub slot: Slot,
 }
 
 /// A queue could not be reached, or is full. The store has the job: the sweeper will ring again.
@@ -97,7 +98,7 @@ impl Queue {
 
     /// The deliveries of one queue for this process, as many at once as there are slots, until `stop`. To be called once
     /// for each queue.
-    pub fn source(&self, lane: Lane, slots: Arc<Semaphore>, stop: CancellationToken) -> Source {
+    pub fn source(&self, lane: Lane, slots: Slots, stop: CancellationToken) -> Source {
         Source::start(self.clone(), lane, slots, stop)
     }
 }

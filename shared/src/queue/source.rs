@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use apalis_core::backend::finalize::Ephemeral;
@@ -16,11 +15,11 @@ use apalis_core::task::Task;
 use apalis_core::task::task_id::RandomId;
 use apalis_core::worker::context::WorkerContext;
 use futures::{StreamExt, stream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Delivery, Queue, QueueError};
+use super::{Delivery, Queue, QueueError, Slots};
 use crate::domain::Lane;
 
 /// The deliveries of one queue. Never fails: an error of the backend would end apalis' worker.
@@ -36,7 +35,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    pub(super) fn start(queue: Queue, lane: Lane, slots: Arc<Semaphore>, stop: CancellationToken) -> Self {
+    pub(super) fn start(queue: Queue, lane: Lane, slots: Slots, stop: CancellationToken) -> Self {
         // One place: a delivery is handed over, not kept.
         let (send, deliveries) = mpsc::channel(1);
         let fetch = async move {
@@ -52,28 +51,30 @@ impl Source {
 }
 
 /// A slot, then a job, then the two together.
-async fn fetch(queue: Queue, lane: Lane, slots: Arc<Semaphore>, send: mpsc::Sender<Delivery>) {
+async fn fetch(queue: Queue, lane: Lane, slots: Slots, send: mpsc::Sender<Delivery>) {
     let mut rings = pin!(match &queue.0.redis {
         Some(redis) => redis.rings(lane).left_stream(),
         None => stream::pending().right_stream(),
     });
     let mut away = false;
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let job = loop {
-            tokio::select! {
-                biased;
-                job = queue.0.local.pop(lane) => break job,
-                // Where an offer comes first, this wait goes on, and what it brings then waits for the next slot: lost it
-                // would be only later.
-                Some(ring) = rings.next() => {
-                    note(lane, &mut away, ring.as_ref().err());
-                    if let Ok(Some(job)) = ring {
-                        break job;
+        let next = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    job = queue.0.local.pop(lane) => return job,
+                    // Where an offer comes first, this wait goes on, and what it brings then waits for the next slot: lost
+                    // it would be only later.
+                    Some(ring) = rings.next() => {
+                        note(lane, &mut away, ring.as_ref().err());
+                        if let Ok(Some(job)) = ring {
+                            return job;
+                        }
                     }
                 }
             }
         };
+        let Some((job, slot)) = slots.with(next).await else { return };
         if send.send(Delivery { job, slot }).await.is_err() {
             return;
         }

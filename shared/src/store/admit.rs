@@ -16,6 +16,8 @@ pub struct Admission {
     pub target: Target,
     /// Its text.
     pub message: String,
+    /// Files that come with it: a JSON array of `{name, mediaType, size, data}`.
+    pub attachments: Option<serde_json::Value>,
     /// Where it came from.
     pub origin: String,
     /// The model it asks for, for its own turn.
@@ -106,6 +108,7 @@ impl Store {
         let message = NewMessage {
             job: Some(admission.job),
             content: admission.message.clone(),
+            attachments: admission.attachments.clone(),
             origin: admission.origin.clone(),
             ..NewMessage::of(Role::User)
         };
@@ -205,7 +208,7 @@ async fn insert_job(
 
 impl Locked {
     /// The row of a session that this transaction has just created: nobody else can see it.
-    fn fresh(new: &NewSession, now_ms: i64) -> Self {
+    pub(super) fn fresh(new: &NewSession, now_ms: i64) -> Self {
         Self {
             id: new.id,
             agent: new.agent.clone(),

@@ -96,7 +96,7 @@ async fn end_unclaimed(
     turn: Option<TurnId>,
 ) -> Result<Ended, StoreError> {
     let outcome = Outcome::Answered(Box::new(ChatResult { turn_id: turn, ..unanswered(row, job, kind) }));
-    end_job(tx, job, &outcome, row.now_ms).await?;
+    let ended = end_job(tx, job, kind, outcome, row.now_ms).await?;
     if let Some(turn) = turn {
         // With the last of its jobs it cannot go on.
         let sql = "UPDATE turns SET state = 'cancelled', ended_ms = $3 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM jobs \
@@ -109,5 +109,5 @@ async fn end_unclaimed(
         values![job.0, true, row.id.0],
     )
     .await?;
-    Ok(Ended { job, kind, outcome })
+    Ok(ended)
 }

@@ -1,6 +1,7 @@
 //! *drain*: a run takes mail out of the session's box. Taking the lease is draining for the first time.
 
-use super::db::{Row, values};
+use super::db::{Row, Tx, values};
+use super::rows::json;
 use super::tx::SessionTx;
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
@@ -53,6 +54,8 @@ pub struct Claimed {
     pub message: Option<MessageId>,
     /// The message's text.
     pub text: String,
+    /// Files that came with it, as a JSON array.
+    pub attachments: Option<serde_json::Value>,
 }
 
 impl Store {
@@ -100,22 +103,23 @@ impl Store {
     }
 }
 
-struct Pending {
-    claimed: Claimed,
+pub(super) struct Pending {
+    pub(super) claimed: Claimed,
     model: Option<String>,
-    turn: Option<TurnId>,
+    /// The turn that had claimed it and was cut off.
+    pub(super) turn: Option<TurnId>,
 }
 
 /// Which of the pending jobs, in order, make the next turn: those of a turn that was cut off go on together; a
-/// message with a turn of its own is alone; messages sent while the agent worked are merged.
+/// message with a turn of its own is alone; messages sent while the agent worked are merged, and so is what children say.
 fn next_turn(pending: Vec<Pending>) -> Vec<Pending> {
     let Some(head) = pending.first() else { return Vec::new() };
     let (turn, kind) = (head.turn, head.claimed.kind);
     match (turn, kind) {
         (Some(_), _) => pending.into_iter().filter(|job| job.turn == turn).collect(),
-        (None, JobKind::Inject) => pending
+        (None, JobKind::Inject | JobKind::Wake) => pending
             .into_iter()
-            .take_while(|job| job.turn.is_none() && job.claimed.kind == JobKind::Inject)
+            .take_while(|job| job.turn.is_none() && job.claimed.kind == kind)
             .take(MOST_MERGED)
             .collect(),
         (None, _) => pending.into_iter().take(1).collect(),
@@ -123,11 +127,7 @@ fn next_turn(pending: Vec<Pending>) -> Vec<Pending> {
 }
 
 async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>, StoreError> {
-    let sql = "SELECT j.id, j.kind, j.message_id, j.model, j.turn_id, m.content FROM jobs j \
-               LEFT JOIN messages m ON m.id = j.message_id \
-               WHERE j.session_id = $1 AND j.state = 'pending' ORDER BY j.seq LIMIT 200";
-    let rows = held.tx.all(sql, values![lease.session.0]).await?;
-    let claims = next_turn(rows.iter().map(pending).collect::<Result<_, _>>()?);
+    let claims = next_turn(pending_jobs(&mut held.tx, lease.session).await?);
     let Some(head) = claims.first() else { return Ok(None) };
     let continued = head.turn;
     let turn = continued.unwrap_or_else(TurnId::generate);
@@ -135,20 +135,8 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
     let model = asked.or_else(|| held.row.model.clone());
 
     let attempt = open_turn(held, lease, turn, continued.is_some(), model.as_deref()).await?;
-    // Messages that reach the engine together share their place in the order of consumption.
-    let consumed = held.row.next_seq();
-    let now_ms = held.row.now_ms;
-    for job in &claims {
-        let sql = "UPDATE jobs SET state = 'claimed', turn_id = $2, claim_token = $3, worker_id = $4, \
-                   attempt = attempt + 1, started_ms = coalesce(started_ms, $5) WHERE id = $1";
-        let values = values![job.claimed.job.0, turn.0, lease.token.0, lease.worker.0, now_ms];
-        held.tx.run(sql, values).await?;
-        if let Some(message) = job.claimed.message {
-            let sql =
-                "UPDATE messages SET consumed_seq = coalesce(consumed_seq, $2), turn_id = $3 WHERE id = $1";
-            held.tx.run(sql, values![message.0, consumed, turn.0]).await?;
-        }
-    }
+    let claims: Vec<_> = claims.into_iter().map(|job| job.claimed).collect();
+    claim(held, lease, turn, &claims).await?;
     let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, lease_expires_ms = $4, active_turn_id = $5, \
                cancel_turn_id = NULL, last_seq = $6, connected_ms = $7, updated_ms = $7 WHERE id = $1 RETURNING cwd";
     let values = values![
@@ -158,19 +146,50 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
         held.row.lease_expires_ms,
         turn.0,
         held.row.last_seq,
-        now_ms,
+        held.row.now_ms,
     ];
     let cwd = held.tx.one(sql, values).await?.get("cwd")?;
     Ok(Some(Mail {
         turn,
         attempt,
-        jobs: claims.into_iter().map(|job| job.claimed).collect(),
+        jobs: claims,
         agent: held.row.agent.clone(),
         engine: held.row.engine,
         model,
         native_session: held.row.native_session.clone(),
         cwd,
     }))
+}
+
+/// Gives jobs to a turn, as messages that reach the engine together. Returns the place in the order of consumption that
+/// they share.
+pub(super) async fn claim(
+    held: &mut SessionTx,
+    lease: &Lease,
+    turn: TurnId,
+    jobs: &[Claimed],
+) -> Result<i64, StoreError> {
+    let consumed = held.row.next_seq();
+    for job in jobs {
+        let sql = "UPDATE jobs SET state = 'claimed', turn_id = $2, claim_token = $3, worker_id = $4, \
+                   attempt = attempt + 1, started_ms = coalesce(started_ms, $5) WHERE id = $1";
+        let values = values![job.job.0, turn.0, lease.token.0, lease.worker.0, held.row.now_ms];
+        held.tx.run(sql, values).await?;
+        if let Some(message) = job.message {
+            let sql =
+                "UPDATE messages SET consumed_seq = coalesce(consumed_seq, $2), turn_id = $3 WHERE id = $1";
+            held.tx.run(sql, values![message.0, consumed, turn.0]).await?;
+        }
+    }
+    Ok(consumed)
+}
+
+/// The jobs of a held session that no turn has, in order.
+pub(super) async fn pending_jobs(tx: &mut Tx, session: SessionId) -> Result<Vec<Pending>, StoreError> {
+    let sql = "SELECT j.id, j.kind, j.message_id, j.model, j.turn_id, m.content, m.attachments FROM jobs j \
+               LEFT JOIN messages m ON m.id = j.message_id \
+               WHERE j.session_id = $1 AND j.state = 'pending' ORDER BY j.seq LIMIT 200";
+    tx.all(sql, values![session.0]).await?.iter().map(pending).collect()
 }
 
 fn pending(row: &Row) -> Result<Pending, StoreError> {
@@ -182,6 +201,7 @@ fn pending(row: &Row) -> Result<Pending, StoreError> {
                 .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?,
             message: row.get::<Option<i64>>("message_id")?.map(MessageId),
             text: row.get::<Option<String>>("content")?.unwrap_or_default(),
+            attachments: json(row, "messages", "attachments")?,
         },
         model: row.get("model")?,
         turn: row.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId),
@@ -214,7 +234,7 @@ mod tests {
     use super::*;
 
     fn job(kind: JobKind, turn: Option<TurnId>) -> Pending {
-        let claimed = Claimed { job: JobId::generate(), kind, message: None, text: String::new() };
+        let claimed = Claimed { job: JobId::generate(), kind, message: None, text: String::new(), attachments: None };
         Pending { claimed, model: None, turn }
     }
 

@@ -1,11 +1,14 @@
 //! *finish*: a turn's end is written, everything it claimed is answered, and the lease goes or stays.
 
 use super::db::{Tx, values};
-use super::messages::{NewMessage, insert_message};
+use super::children::wake_parent;
+use super::interactions::close_interactions;
+use super::progress::{CallEnd, close_open_calls, store_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
-    CANCELLED_TEXT, ChatResult, ContextSource, JobId, JobKind, Lease, Message, MessageId, Role, TurnId, Usage,
+    CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message, MessageId, Role,
+    SessionJob, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -20,9 +23,9 @@ pub struct TurnEnd {
     pub messages: Vec<WrittenMessage>,
     /// The model that answered, where it is known.
     pub model: Option<String>,
-    /// Model calls.
+    /// Model calls that are not counted yet.
     pub iterations: i64,
-    /// What the turn used.
+    /// What the turn used that is not counted yet.
     pub usage: Usage,
     /// Where the model's memory came from.
     pub context_source: ContextSource,
@@ -41,11 +44,17 @@ pub enum TurnOutcome {
     Failed(Problem),
 }
 
-/// A message that the model wrote.
-#[derive(Debug, Clone, Default)]
+/// A message that a turn brought: of the model, or of a tool that it called.
+#[derive(Debug, Clone)]
 pub struct WrittenMessage {
+    /// Who wrote it.
+    pub role: Role,
     /// The text.
     pub content: String,
+    /// The tools that the model calls with it, as a JSON array.
+    pub tool_calls: Option<serde_json::Value>,
+    /// The call that a tool's message answers.
+    pub tool_call_id: Option<String>,
     /// Reasoning text.
     pub thinking: Option<String>,
     /// The model that wrote it.
@@ -54,6 +63,21 @@ pub struct WrittenMessage {
     pub usage: Usage,
     /// Output tokens that were reasoning.
     pub thinking_tokens: i64,
+}
+
+impl Default for WrittenMessage {
+    fn default() -> Self {
+        Self {
+            role: Role::Assistant,
+            content: String::new(),
+            tool_calls: None,
+            tool_call_id: None,
+            thinking: None,
+            model: None,
+            usage: Usage::default(),
+            thinking_tokens: 0,
+        }
+    }
 }
 
 /// What finish did.
@@ -87,6 +111,8 @@ pub struct Ended {
     pub kind: JobKind,
     /// Its answer.
     pub outcome: Outcome,
+    /// The job of a parent that is woken by it, to ring for.
+    pub wakes: Option<SessionJob>,
 }
 
 impl Store {
@@ -104,10 +130,15 @@ impl Store {
         // The cancel was granted while the turn ran, and whoever asked was told so.
         let outcome =
             if row.cancel_turn == Some(end.turn) { TurnOutcome::Cancelled } else { end.outcome.clone() };
-        let messages = store_messages(&mut tx, &mut row, &end, &outcome).await?;
+        let cancelled = matches!(outcome, TurnOutcome::Cancelled);
+        let mut messages = store_messages(&mut tx, &mut row, end.turn, &end.messages, cancelled).await?;
         let answer = messages.last().map(|message| message.id);
-        let started_ms = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;
-        let ended = answer_claimed(&mut tx, &row, &end, &outcome, answer, started_ms).await?;
+        if !matches!(outcome, TurnOutcome::Answered) {
+            messages.extend(close_open_calls(&mut tx, &mut row, end.turn, CallEnd::Interrupted).await?);
+            close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
+        }
+        let totals = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;
+        let ended = answer_claimed(&mut tx, &row, &end, &outcome, answer, totals).await?;
 
         let sql = "SELECT seq FROM jobs WHERE session_id = $1 AND state = 'pending' LIMIT 1";
         let more = tx.first(sql, values![row.id.0]).await?.is_some();
@@ -122,47 +153,31 @@ impl Store {
     }
 }
 
-async fn store_messages(
-    tx: &mut Tx,
-    row: &mut Locked,
-    end: &TurnEnd,
-    outcome: &TurnOutcome,
-) -> Result<Vec<Message>, StoreError> {
-    let cancelled = matches!(outcome, TurnOutcome::Cancelled);
-    let mut stored = Vec::with_capacity(end.messages.len());
-    for written in &end.messages {
-        let message = NewMessage {
-            turn: Some(end.turn),
-            content: written.content.clone(),
-            thinking: written.thinking.clone(),
-            model: written.model.clone(),
-            usage: Some(written.usage),
-            thinking_tokens: Some(written.thinking_tokens),
-            origin: "engine".to_owned(),
-            cancelled,
-            consumed: true,
-            ..NewMessage::of(Role::Assistant)
-        };
-        stored.push(insert_message(tx, row, message).await?);
-    }
-    Ok(stored)
+/// What a turn came to with all its attempts.
+#[derive(Debug, Clone, Copy)]
+struct Totals {
+    started_ms: i64,
+    iterations: i64,
+    usage: Usage,
 }
 
-/// Writes the ledger's row; returns when the turn started.
+/// Writes the ledger's row.
 async fn close_turn(
     tx: &mut Tx,
     end: &TurnEnd,
     outcome: &TurnOutcome,
     answer: Option<MessageId>,
     now_ms: i64,
-) -> Result<i64, StoreError> {
+) -> Result<Totals, StoreError> {
     let (state, problem) = match outcome {
         TurnOutcome::Answered => ("completed", None),
         TurnOutcome::Cancelled => ("cancelled", None),
         TurnOutcome::Failed(problem) => ("failed", Some(problem)),
     };
-    let sql = "UPDATE turns SET state = $2, iterations = $3, input_tokens = $4, output_tokens = $5, cache_tokens = $6, \
-               cost_nanos = $7, message_id = $8, problem = $9, ended_ms = $10 WHERE id = $1 RETURNING started_ms";
+    let sql = "UPDATE turns SET state = $2, iterations = iterations + $3, input_tokens = input_tokens + $4, \
+               output_tokens = output_tokens + $5, cache_tokens = cache_tokens + $6, \
+               cost_nanos = coalesce(cost_nanos + $7, cost_nanos, $7), message_id = $8, problem = $9, ended_ms = $10 \
+               WHERE id = $1 RETURNING started_ms, iterations, input_tokens, output_tokens, cache_tokens, cost_nanos";
     let values = values![
         end.turn.0,
         state,
@@ -175,7 +190,17 @@ async fn close_turn(
         problem.map(to_json),
         now_ms,
     ];
-    tx.one(sql, values).await?.get("started_ms")
+    let row = tx.one(sql, values).await?;
+    Ok(Totals {
+        started_ms: row.get("started_ms")?,
+        iterations: row.get("iterations")?,
+        usage: Usage {
+            input_tokens: row.get("input_tokens")?,
+            output_tokens: row.get("output_tokens")?,
+            cache_tokens: row.get("cache_tokens")?,
+            cost_nanos: row.get("cost_nanos")?,
+        },
+    })
 }
 
 /// Answers every job that the turn claimed, each only where it has no answer.
@@ -185,7 +210,7 @@ async fn answer_claimed(
     end: &TurnEnd,
     outcome: &TurnOutcome,
     answer: Option<MessageId>,
-    started_ms: i64,
+    totals: Totals,
 ) -> Result<Vec<Ended>, StoreError> {
     let sql =
         "SELECT id, kind FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' ORDER BY seq";
@@ -205,17 +230,16 @@ async fn answer_claimed(
                     message_id: answer,
                     model: end.model.clone(),
                     content,
-                    iterations: end.iterations,
-                    duration_ms: row.now_ms - started_ms,
-                    token_usage: end.usage.into(),
+                    iterations: totals.iterations.max(1),
+                    duration_ms: row.now_ms - totals.started_ms,
+                    token_usage: totals.usage.into(),
                     cancelled,
                     context_source: end.context_source,
                     ..unanswered(row, job, kind)
                 }))
             }
         };
-        end_job(tx, job, &outcome, row.now_ms).await?;
-        ended.push(Ended { job, kind, outcome });
+        ended.push(end_job(tx, job, kind, outcome, row.now_ms).await?);
     }
     Ok(ended)
 }
@@ -245,17 +269,23 @@ pub(super) fn unanswered(row: &Locked, job: JobId, kind: JobKind) -> ChatResult 
 pub(super) async fn end_job(
     tx: &mut Tx,
     job: JobId,
-    outcome: &Outcome,
+    kind: JobKind,
+    outcome: Outcome,
     now_ms: i64,
-) -> Result<(), StoreError> {
-    let (state, result, problem) = match outcome {
+) -> Result<Ended, StoreError> {
+    let (state, result, problem) = match &outcome {
         Outcome::Answered(result) if result.cancelled => ("cancelled", Some(to_json(result)), None),
         Outcome::Answered(result) => ("succeeded", Some(to_json(result)), None),
         Outcome::Failed(problem) => ("failed", None, Some(to_json(problem))),
     };
     let sql = "UPDATE jobs SET state = $2, result = $3, problem = $4, ended_ms = $5 \
-               WHERE id = $1 AND state IN ('pending', 'claimed')";
-    tx.run(sql, values![job.0, state, result, problem, now_ms]).await.map(drop)
+               WHERE id = $1 AND state IN ('pending', 'claimed') RETURNING wakes_session_id";
+    let row = tx.first(sql, values![job.0, state, result, problem, now_ms]).await?;
+    let wakes = match row.map(|row| row.get::<Option<uuid::Uuid>>("wakes_session_id")).transpose()? {
+        Some(Some(_)) => wake_parent(tx, job, &outcome).await?,
+        _ => None,
+    };
+    Ok(Ended { job, kind, outcome, wakes })
 }
 
 async fn update_session(

@@ -2,10 +2,12 @@
 
 use super::db::values;
 use super::finish::{Ended, end_job, to_json, unanswered};
+use super::interactions::close_interactions;
+use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
-use crate::domain::{HeldLease, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId};
+use crate::domain::{HeldLease, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId};
 use crate::problem::Problem;
 
 /// A sign of life.
@@ -140,10 +142,14 @@ async fn take_back(
     attempt: Attempt,
 ) -> Result<Reaped, StoreError> {
     let turn = held.row.active_turn;
-    let ended = match turn {
-        Some(turn) => end_hopeless(&mut held, turn, max_attempts).await?,
-        None => Vec::new(),
-    };
+    let mut ended = Vec::new();
+    if let Some(turn) = turn {
+        ended = end_hopeless(&mut held, turn, max_attempts).await?;
+        let SessionTx { tx, row } = &mut held;
+        let closed = close_open_calls(tx, row, turn, CallEnd::Unknown).await?;
+        count_messages(tx, row, closed.len()).await?;
+        close_interactions(tx, row, InteractionState::Superseded).await?;
+    }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
     Ok(Reaped { session: held.row.id, worker, turn, next, ended })
@@ -177,8 +183,7 @@ async fn end_hopeless(
         } else {
             Outcome::Failed(problem.clone())
         };
-        end_job(tx, job, &outcome, row.now_ms).await?;
-        ended.push(Ended { job, kind, outcome });
+        ended.push(end_job(tx, job, kind, outcome, row.now_ms).await?);
     }
     let (state, problem) = if cancelled { ("cancelled", None) } else { ("failed", Some(to_json(&problem))) };
     let sql = "UPDATE turns SET state = $2, problem = $3, ended_ms = $4 WHERE id = $1";

@@ -1,7 +1,8 @@
 //! Messages: stored once, displayed in the order of arrival, replayed in the order of consumption.
 
-use super::db::{Tx, values};
-use super::rows::{MESSAGE_COLUMNS, message};
+use super::db::{Row, Tx, values};
+use super::progress::COMPACTION;
+use super::rows::{MESSAGE_COLUMNS, json, message};
 use super::tx::Locked;
 use super::{Store, StoreError};
 use crate::domain::{JobId, Message, MessageId, Role, SessionId, TurnId, Usage};
@@ -12,14 +13,17 @@ pub(super) struct NewMessage {
     pub(super) job: Option<JobId>,
     pub(super) role: Role,
     pub(super) content: String,
+    pub(super) tool_calls: Option<serde_json::Value>,
+    pub(super) tool_call_id: Option<String>,
+    pub(super) attachments: Option<serde_json::Value>,
     pub(super) thinking: Option<String>,
     pub(super) model: Option<String>,
     pub(super) usage: Option<Usage>,
     pub(super) thinking_tokens: Option<i64>,
     pub(super) origin: String,
     pub(super) cancelled: bool,
-    /// Whether the model has it already: what the model writes is consumed as it arrives.
-    pub(super) consumed: bool,
+    /// Its place in the order of consumption, where the model has it already.
+    pub(super) consumed_seq: Option<i64>,
 }
 
 impl NewMessage {
@@ -29,24 +33,35 @@ impl NewMessage {
             job: None,
             role,
             content: String::new(),
+            tool_calls: None,
+            tool_call_id: None,
+            attachments: None,
             thinking: None,
             model: None,
             usage: None,
             thinking_tokens: None,
             origin: String::new(),
             cancelled: false,
-            consumed: false,
+            consumed_seq: None,
         }
     }
 }
 
-/// One entry of what a model is shown: messages that were consumed together are one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One entry of what a model is shown: messages of people that were consumed together are one.
+#[derive(Debug, Clone, PartialEq)]
 pub struct ContextEntry {
     /// Who wrote it.
     pub role: Role,
     /// The text.
     pub content: String,
+    /// The tools that the model called with it, as a JSON array.
+    pub tool_calls: Option<serde_json::Value>,
+    /// The call that a tool's message answers.
+    pub tool_call_id: Option<String>,
+    /// Files that came with it, as a JSON array.
+    pub attachments: Option<serde_json::Value>,
+    /// Its place in the order of consumption.
+    pub consumed_seq: i64,
 }
 
 /// Which messages of a session to list.
@@ -69,14 +84,16 @@ pub(super) async fn insert_message(
     let seq = row.next_seq();
     let usage = new.usage;
     let sql = "INSERT INTO messages (session_id, turn_id, job_id, seq, consumed_seq, role, content, thinking, model, \
-               input_tokens, output_tokens, cache_tokens, thinking_tokens, cost_nanos, origin, cancelled, created_ms) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17) RETURNING id";
+               input_tokens, output_tokens, cache_tokens, thinking_tokens, cost_nanos, origin, cancelled, created_ms, \
+               tool_calls, tool_call_id, attachments) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) \
+               RETURNING id";
     let values = values![
         row.id.0,
         new.turn.map(|turn| turn.0),
         new.job.map(|job| job.0),
         seq,
-        new.consumed.then_some(seq),
+        new.consumed_seq,
         new.role.as_str(),
         new.content.as_str(),
         new.thinking.as_deref(),
@@ -89,23 +106,27 @@ pub(super) async fn insert_message(
         new.origin.as_str(),
         new.cancelled,
         row.now_ms,
+        new.tool_calls.as_ref().map(ToString::to_string),
+        new.tool_call_id.as_deref(),
+        new.attachments.as_ref().map(ToString::to_string),
     ];
     let id = MessageId(tx.one(sql, values).await?.get("id")?);
     row.last_message = Some(id);
     Ok(Message {
         id,
         session: row.id,
+        seq,
         turn: new.turn,
         job: new.job,
         role: new.role,
         content: new.content,
         thinking: new.thinking,
-        tool_calls: None,
-        tool_call_id: None,
+        tool_calls: new.tool_calls,
+        tool_call_id: new.tool_call_id,
         model: new.model,
         usage,
         thinking_tokens: new.thinking_tokens,
-        attachments: None,
+        attachments: new.attachments,
         engine_metadata: None,
         external_id: None,
         origin: new.origin,
@@ -139,33 +160,50 @@ impl Store {
         Ok(found)
     }
 
-    /// What the model saw before the given turn, in the order of consumption.
-    pub async fn context_before(
-        &self,
-        session: SessionId,
-        turn: TurnId,
-    ) -> Result<Vec<ContextEntry>, StoreError> {
-        let sql = "SELECT id, role, content, consumed_seq FROM messages \
-                   WHERE session_id = $1 AND consumed_seq IS NOT NULL AND (turn_id IS NULL OR turn_id <> $2) \
-                   ORDER BY consumed_seq, seq";
-        let mut entries: Vec<ContextEntry> = Vec::new();
-        let mut last_consumed = None;
-        for row in self.db.all(sql, values![session.0, turn.0]).await? {
-            let role = Role::from_name(&row.get::<String>("role")?).ok_or_else(|| {
-                let id = row.get::<i64>("id").unwrap_or_default();
-                StoreError::inconsistent("messages", "role", id)
-            })?;
-            let content: String = row.get("content")?;
-            let consumed: i64 = row.get("consumed_seq")?;
+    /// What the model is shown, in the order of consumption: the newest summary, and what came after what it stands for.
+    pub async fn context(&self, session: SessionId) -> Result<Vec<ContextEntry>, StoreError> {
+        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq FROM messages \
+                       WHERE session_id = $1 AND origin = $2 ORDER BY id DESC LIMIT 1";
+        let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq FROM messages \
+                    WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 ORDER BY consumed_seq, seq";
+        let summary = self.db.first(summary, values![session.0, COMPACTION]).await?;
+        let mut entries: Vec<ContextEntry> = summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
+        let from = entries.first().map_or(0, |summary| summary.consumed_seq);
+        for row in self.db.all(rest, values![session.0, COMPACTION, from]).await? {
+            let entry = context_entry(&row)?;
             match entries.last_mut() {
-                Some(entry) if last_consumed == Some(consumed) => {
-                    entry.content.push_str("\n\n");
-                    entry.content.push_str(&content);
+                Some(last) if last.role == Role::User && last.consumed_seq == entry.consumed_seq => {
+                    last.content.push_str("\n\n");
+                    last.content.push_str(&entry.content);
+                    last.attachments = joined(last.attachments.take(), entry.attachments);
                 }
-                _ => entries.push(ContextEntry { role, content }),
+                _ => entries.push(entry),
             }
-            last_consumed = Some(consumed);
         }
         Ok(entries)
+    }
+}
+
+fn context_entry(row: &Row) -> Result<ContextEntry, StoreError> {
+    let id: i64 = row.get("id")?;
+    let role = Role::from_name(&row.get::<String>("role")?);
+    Ok(ContextEntry {
+        role: role.ok_or_else(|| StoreError::inconsistent("messages", "role", id))?,
+        content: row.get("content")?,
+        tool_calls: json(row, "messages", "tool_calls")?,
+        tool_call_id: row.get("tool_call_id")?,
+        attachments: json(row, "messages", "attachments")?,
+        consumed_seq: row.get("consumed_seq")?,
+    })
+}
+
+/// Two JSON arrays as one.
+fn joined(first: Option<serde_json::Value>, second: Option<serde_json::Value>) -> Option<serde_json::Value> {
+    match (first, second) {
+        (Some(serde_json::Value::Array(mut all)), Some(serde_json::Value::Array(more))) => {
+            all.extend(more);
+            Some(serde_json::Value::Array(all))
+        }
+        (first, second) => first.or(second),
     }
 }

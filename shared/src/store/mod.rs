@@ -6,13 +6,16 @@
 
 mod admit;
 mod cancel;
+mod children;
 mod connect;
 mod db;
 mod drain;
 mod finish;
+mod interactions;
 mod jobs;
 mod lease;
 mod messages;
+mod progress;
 mod rows;
 mod sessions;
 mod tx;
@@ -22,12 +25,15 @@ use crate::code::{Code, HasCode};
 
 pub use admit::{Admission, Admitted, Idempotency, NewSession, Target};
 pub use cancel::Cancelled;
+pub use children::Spawn;
 pub use connect::Settings;
 pub use drain::{Begin, Claimed, Mail};
 pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
+pub use interactions::NewInteraction;
 pub use jobs::{JobFilter, Outcome, QueueStats};
 pub use lease::{Beat, Reaped};
 pub use messages::{ContextEntry, MessagePage};
+pub use progress::Together;
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
 
 /// The store. Cheap to clone.
@@ -45,6 +51,12 @@ pub enum StoreError {
     /// There is no such job.
     #[error("there is no such job")]
     JobNotFound,
+    /// There is no such interaction in the session.
+    #[error("there is no such interaction")]
+    InteractionNotFound,
+    /// The interaction has been answered or closed.
+    #[error("the interaction is already answered or closed")]
+    InteractionResolved,
     /// The session runs or has unanswered mail.
     #[error("the session is busy")]
     SessionBusy,
@@ -80,6 +92,8 @@ impl HasCode for StoreError {
         match self {
             Self::SessionNotFound => Code::SessionNotFound,
             Self::JobNotFound => Code::JobNotFound,
+            Self::InteractionNotFound => Code::InteractionNotFound,
+            Self::InteractionResolved => Code::InteractionResolved,
             Self::SessionBusy => Code::SessionBusy,
             Self::IdempotencyConflict => Code::IdempotencyConflict,
             Self::LeaseLost | Self::Inconsistent { .. } | Self::BadUrl(_) | Self::Migrate(_) => {

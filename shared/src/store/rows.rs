@@ -3,14 +3,14 @@
 use super::StoreError;
 use super::db::{Column, Row};
 use crate::domain::{
-    EngineKind, Job, JobId, JobKind, JobState, Message, MessageId, Role, Session, SessionId, SessionStatus,
+    EngineKind, Interaction, InteractionId, InteractionKind, InteractionState, Job, JobId, JobKind, JobState, Message, MessageId, Role, Session, SessionId, SessionStatus,
     TurnId, Usage, WorkerId,
 };
 
 /// The columns that [`message`] reads.
 macro_rules! message_columns {
     () => {
-        "id, session_id, turn_id, job_id, role, content, thinking, tool_calls, tool_call_id, model, input_tokens, \
+        "id, session_id, seq, turn_id, job_id, role, content, thinking, tool_calls, tool_call_id, model, input_tokens, \
          output_tokens, cache_tokens, thinking_tokens, cost_nanos, attachments, engine_metadata, external_id, origin, \
          cancelled, created_ms"
     };
@@ -24,7 +24,8 @@ macro_rules! session_columns {
          s.parent_session_id, s.forked_from_message_id, s.message_count, s.last_message_id, s.compact_size, \
          s.history_version, s.input_tokens, s.output_tokens, s.cache_tokens, s.cost_nanos, s.active_turn_id, \
          s.created_ms, s.updated_ms, s.connected_ms, \
-         CASE WHEN s.active_turn_id IS NOT NULL THEN 'running' \
+         CASE WHEN s.active_turn_id IS NOT NULL THEN CASE WHEN EXISTS (SELECT 1 FROM interactions i \
+                   WHERE i.session_id = s.id AND i.state = 'open') THEN 'waiting' ELSE 'running' END \
               WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.session_id = s.id AND j.state = 'pending') THEN 'queued' \
               WHEN s.last_turn_failed THEN 'error' ELSE 'idle' END AS status"
     };
@@ -40,7 +41,15 @@ macro_rules! job_columns {
 }
 pub(super) use job_columns as JOB_COLUMNS;
 
-fn json<T: serde::de::DeserializeOwned>(
+/// The columns that [`interaction`] reads.
+macro_rules! interaction_columns {
+    () => {
+        "id, session_id, turn_id, kind, state, payload, answer, created_ms, expires_ms, resolved_ms"
+    };
+}
+pub(super) use interaction_columns as INTERACTION_COLUMNS;
+
+pub(super) fn json<T: serde::de::DeserializeOwned>(
     row: &Row,
     table: &'static str,
     column: &'static str,
@@ -90,6 +99,7 @@ pub(super) fn message(row: &Row) -> Result<Message, StoreError> {
     Ok(Message {
         id: MessageId(row.get("id")?),
         session: SessionId(row.get("session_id")?),
+        seq: row.get("seq")?,
         turn: opt(row, "turn_id", TurnId)?,
         job: opt(row, "job_id", JobId)?,
         role: named(row, TABLE, "role", Role::from_name)?,
@@ -159,5 +169,21 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         created_ms: row.get("created_ms")?,
         started_ms: row.get("started_ms")?,
         ended_ms: row.get("ended_ms")?,
+    })
+}
+
+pub(super) fn interaction(row: &Row) -> Result<Interaction, StoreError> {
+    const TABLE: &str = "interactions";
+    Ok(Interaction {
+        id: InteractionId(row.get("id")?),
+        session: SessionId(row.get("session_id")?),
+        turn: TurnId(row.get("turn_id")?),
+        kind: named(row, TABLE, "kind", InteractionKind::from_name)?,
+        state: named(row, TABLE, "state", InteractionState::from_name)?,
+        payload: json(row, TABLE, "payload")?.unwrap_or_default(),
+        answer: json(row, TABLE, "answer")?,
+        created_ms: row.get("created_ms")?,
+        expires_ms: row.get("expires_ms")?,
+        resolved_ms: row.get("resolved_ms")?,
     })
 }

@@ -1,0 +1,115 @@
+//! Puts tool calls together from their pieces.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::lenient::clean;
+use crate::contract::ToolCall;
+
+/// The longest id that a server is taken at.
+const MAX_ID_BYTES: usize = 128;
+
+/// The calls of one answer, under construction.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Vec<Call>);
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// A piece of a call: any part of it may be missing.
+struct Piece<'a> {
+    index: Option<u64>,
+    id: &'a str,
+    name: &'a str,
+    arguments: Option<&'a Value>,
+}
+
+impl<'a> Piece<'a> {
+    fn read(piece: &'a Value) -> Self {
+        // Some leave `function` out and put its members beside the id.
+        let function = piece.get("function").filter(|function| function.is_object()).unwrap_or(piece);
+        let text = |value: Option<&'a Value>| value.and_then(Value::as_str).unwrap_or_default();
+        let index = piece.get("index").and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
+        Self {
+            index,
+            id: text(piece.get("id")),
+            name: text(function.get("name")),
+            arguments: function.get("arguments").filter(|arguments| !arguments.is_null()),
+        }
+    }
+}
+
+impl Calls {
+    /// Takes one element of a delta's `tool_calls`.
+    pub(super) fn take(&mut self, piece: &Value) {
+        let piece = Piece::read(piece);
+        if piece.id.is_empty() && piece.name.is_empty() && piece.arguments.is_none() {
+            return;
+        }
+        let at = self.find(&piece).unwrap_or_else(|| {
+            self.0.push(Call { index: piece.index, ..Call::default() });
+            self.0.len() - 1
+        });
+        self.0[at].add(&piece);
+    }
+
+    /// The call that a piece belongs to; `None`: a new one.
+    fn find(&self, piece: &Piece<'_>) -> Option<usize> {
+        let found = match piece.index {
+            Some(index) => self.0.iter().rposition(|call| call.index == Some(index))?,
+            None if !piece.id.is_empty() => match self.0.iter().rposition(|call| call.id == piece.id) {
+                Some(found) => return Some(found),
+                None => self.0.len().checked_sub(1)?,
+            },
+            None => self.0.len().checked_sub(1)?,
+        };
+        let call = &self.0[found];
+        // Some count each call as the first, others make a new id for each piece: only both together are a new call.
+        let has_own_id = !piece.id.is_empty() && !call.id.is_empty() && piece.id != call.id;
+        let has_own_name = !piece.name.is_empty() && !call.name.is_empty();
+        let is_new = has_own_name && if piece.index.is_some() { has_own_id } else { has_own_id || piece.id.is_empty() };
+        (!is_new).then_some(found)
+    }
+
+    /// The calls. Each has an id that none of `taken` is, and is one of them afterwards.
+    pub(super) fn finish(self, taken: &mut HashSet<String>) -> Vec<ToolCall> {
+        let finish = |call: Call| {
+            let is_usable = |id: &String| !id.is_empty() && id.len() <= MAX_ID_BYTES && !taken.contains(id);
+            let id = Some(clean(call.id)).filter(is_usable);
+            let id = id.unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
+            taken.insert(id.clone());
+            ToolCall { id, name: clean(call.name), arguments: clean(call.arguments) }
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Call {
+    fn add(&mut self, piece: &Piece<'_>) {
+        if self.id.is_empty() {
+            piece.id.clone_into(&mut self.id);
+        }
+        // A name may come in pieces, or again and again.
+        if self.arguments.is_empty() && self.name != piece.name {
+            self.name.push_str(piece.name);
+        }
+        match piece.arguments {
+            None => {}
+            Some(Value::String(text)) => self.arguments.push_str(text),
+            // Whole, and by some also behind the pieces.
+            Some(whole) if self.arguments.is_empty() => self.arguments = whole.to_string(),
+            Some(_) => {}
+        }
+    }
+}

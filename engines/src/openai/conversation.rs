@@ -1,0 +1,202 @@
+//! The conversation as the next model call gets it.
+
+use std::collections::{HashSet, VecDeque};
+use std::iter::Sum;
+use std::ops::Add;
+use std::sync::Arc;
+
+use super::bounded;
+use super::message::Message;
+use crate::contract::{AssistantMessage, ContextMessage, InputMessage, ToolCall, Usage};
+
+/// A count of tokens, estimated or reported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tokens(pub(super) u64);
+
+impl Tokens {
+    /// The usual estimate.
+    pub(super) fn of(text: &str) -> Self {
+        Self(text.len().div_ceil(4) as u64)
+    }
+
+    pub(super) fn percent(self, percent: u64) -> Self {
+        Self(self.0.saturating_mul(percent) / 100)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sum for Tokens {
+    fn sum<I: Iterator<Item = Self>>(tokens: I) -> Self {
+        tokens.fold(Self::default(), Add::add)
+    }
+}
+
+/// One message, with what is to be known of it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) message: Message,
+    tokens: Tokens,
+    /// How many messages of the contract's context it stands for.
+    stands_for: usize,
+}
+
+impl Entry {
+    fn new(message: Message, stands_for: usize) -> Self {
+        Self { tokens: message.tokens(), message, stands_for }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Conversation {
+    /// Shared with the running model call alone, so that a change copies nothing.
+    entries: Arc<Vec<Entry>>,
+    /// Ids of calls that are taken.
+    ids: HashSet<String>,
+    /// Where the last person's message is that the turn began with.
+    exchange: usize,
+    /// What the last model call reported for the entries before this index.
+    reported: Option<(Tokens, usize)>,
+}
+
+impl Conversation {
+    /// What the worker replays. Servers refuse calls without results and results without calls, and such can come of
+    /// single messages that were deleted: the ones get a result, the others are left out.
+    pub(super) fn new(context: Vec<ContextMessage>) -> Self {
+        let mut conversation = Self::default();
+        let mut context = VecDeque::from(context);
+        while let Some(message) = context.pop_front() {
+            match message {
+                ContextMessage::System(content) => conversation.push(Message::System { content }, 1),
+                ContextMessage::User { text, attachments } => {
+                    conversation.exchange = conversation.entries.len();
+                    conversation.push(Message::user(text, &attachments), 1);
+                }
+                ContextMessage::Assistant { text, tool_calls } => {
+                    conversation.push(Message::assistant(text, &tool_calls), 1);
+                    conversation.results(&tool_calls, &mut context);
+                }
+                ContextMessage::Tool { .. } => conversation.leave_out(1),
+            }
+        }
+        conversation
+    }
+
+    /// The results of calls, in the calls' order.
+    fn results(&mut self, calls: &[ToolCall], context: &mut VecDeque<ContextMessage>) {
+        let mut found = Vec::new();
+        while let Some(ContextMessage::Tool { call, text }) =
+            context.pop_front_if(|message| matches!(message, ContextMessage::Tool { .. }))
+        {
+            found.push(Some((call, text)));
+        }
+        for call in calls {
+            self.ids.insert(call.id.clone());
+            let result = found.iter_mut().find(|result| result.as_ref().is_some_and(|(id, _)| *id == call.id));
+            let (text, stands_for) = match result.and_then(Option::take) {
+                Some((_, text)) => (text, 1),
+                None => ("[The result is no longer there.]".to_owned(), 0),
+            };
+            self.push(result_message(&call.id, text), stands_for);
+        }
+        self.leave_out(found.iter().flatten().count());
+    }
+
+    fn push(&mut self, message: Message, stands_for: usize) {
+        Arc::make_mut(&mut self.entries).push(Entry::new(message, stands_for));
+    }
+
+    fn leave_out(&mut self, count: usize) {
+        if let Some(last) = Arc::make_mut(&mut self.entries).last_mut() {
+            last.stands_for += count;
+        }
+    }
+
+    pub(super) fn entries(&self) -> Arc<Vec<Entry>> {
+        Arc::clone(&self.entries)
+    }
+
+    pub(super) fn ids(&mut self) -> &mut HashSet<String> {
+        &mut self.ids
+    }
+
+    /// Adds what came at a boundary: one message, since it was consumed together.
+    pub(super) fn add_input(&mut self, messages: Vec<InputMessage>) {
+        if messages.is_empty() {
+            return;
+        }
+        let text = messages.iter().map(|message| &*message.text).collect::<Vec<_>>().join("\n\n");
+        let attachments: Vec<_> = messages.into_iter().flat_map(|message| message.attachments).collect();
+        self.push(Message::user(text, &attachments), 1);
+    }
+
+    /// Adds the model's message, and what the call has reported for all until now.
+    pub(super) fn add_answer(&mut self, answer: &AssistantMessage) {
+        self.push(Message::assistant(answer.content.clone(), &answer.tool_calls), 1);
+        let Usage { input_tokens, cache_tokens, output_tokens, .. } = answer.usage;
+        let reported = Tokens(input_tokens) + Tokens(cache_tokens) + Tokens(output_tokens);
+        self.reported = (input_tokens + cache_tokens > 0).then_some((reported, self.entries.len()));
+    }
+
+    pub(super) fn add_result(&mut self, call: &str, text: String) {
+        self.push(result_message(call, text), 1);
+    }
+
+    /// About how many tokens the next call has; `around` is what it has beside the messages.
+    pub(super) fn tokens(&self, around: Tokens) -> Tokens {
+        let (known, from) = self.reported.unwrap_or((around, 0));
+        known + tokens(&self.entries[from..])
+    }
+
+    /// Up to where the conversation can be replaced by a summary, so that what is left needs no more than `rest`:
+    /// before the running exchange, or where that is too long, within it. At least the newest message stays, and a
+    /// call stays with its results. `None`: there is nothing to summarise.
+    pub(super) fn cut(&self, rest: Tokens) -> Option<usize> {
+        let may_cut = |at: &usize| !matches!(self.entries[*at].message, Message::Tool { .. });
+        let candidates = (self.exchange.max(1)..self.entries.len()).filter(may_cut);
+        let fits = |at: &usize| tokens(&self.entries[*at..]) <= rest;
+        let cut = candidates.clone().find(fits).or_else(|| candidates.clone().next_back())?;
+        // A summary of nothing but a summary is no gain.
+        let is_note = |entry: &Entry| matches!(entry.message, Message::System { .. });
+        (!self.entries[..cut].iter().all(is_note)).then_some(cut)
+    }
+
+    /// What the part before `cut` says, at most so long.
+    pub(super) fn transcript(&self, cut: usize, limit: Tokens) -> String {
+        let shown: Vec<_> = self.entries[..cut].iter().map(|entry| entry.message.shown()).collect();
+        let bytes = usize::try_from(limit.0.saturating_mul(4)).unwrap_or(usize::MAX);
+        bounded::cut(&shown.join("\n\n"), bytes / 2, bytes / 2)
+    }
+
+    /// The message that the running exchange began with, if it is before `cut`.
+    pub(super) fn question_before(&self, cut: usize) -> Option<String> {
+        match &self.entries.get(self.exchange)?.message {
+            Message::User { content } if self.exchange < cut => Some(content.shown().into_owned()),
+            _ => None,
+        }
+    }
+
+    /// Replaces the part before `cut`, and tells how many messages of the contract's context that were.
+    pub(super) fn replace(&mut self, cut: usize, summary: String) -> usize {
+        let entries = Arc::make_mut(&mut self.entries);
+        let summary = Entry::new(Message::System { content: summary }, 1);
+        let replaced = entries.splice(..cut, [summary]).map(|entry| entry.stands_for).sum();
+        self.exchange = self.exchange.saturating_sub(cut) + 1;
+        self.reported = None;
+        replaced
+    }
+}
+
+fn tokens(entries: &[Entry]) -> Tokens {
+    entries.iter().map(|entry| entry.tokens).sum()
+}
+
+fn result_message(call: &str, text: String) -> Message {
+    Message::Tool { tool_call_id: call.to_owned(), content: bounded::result(text) }
+}

@@ -1,0 +1,139 @@
+//! Messages of a request, and what of the contract becomes them.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::attachments::Part;
+use super::bounded::cut;
+use super::conversation::Tokens;
+use super::toolbox::wire_name;
+use crate::contract::{Attachment, ToolCall};
+
+/// How much of a text, or of what a tool returned, a summary is made from.
+const SHOWN_TEXT_BYTES: usize = 16 * 1024;
+const SHOWN_RESULT_BYTES: usize = 4 * 1024;
+
+/// One message of the request.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(super) enum Message {
+    System {
+        content: String,
+    },
+    User {
+        content: Content,
+    },
+    Assistant {
+        /// Null beside tool calls, as `OpenAI` itself writes it.
+        content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<Called>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: String,
+    },
+}
+
+/// A text alone stays a text: not every server takes parts.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub(super) enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Called {
+    id: String,
+    r#type: &'static str,
+    function: Function,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Function {
+    name: String,
+    arguments: String,
+}
+
+impl Message {
+    pub(super) fn user(text: String, attachments: &[Attachment]) -> Self {
+        if attachments.is_empty() {
+            return Self::User { content: Content::Text(text) };
+        }
+        let said = (!text.is_empty()).then_some(Part::Text { text });
+        Self::User { content: Content::Parts(said.into_iter().chain(attachments.iter().map(Part::of)).collect()) }
+    }
+
+    pub(super) fn assistant(text: String, tool_calls: &[ToolCall]) -> Self {
+        let content = (!text.is_empty() || tool_calls.is_empty()).then_some(text);
+        Self::Assistant { content, tool_calls: tool_calls.iter().map(Called::new).collect() }
+    }
+
+    pub(super) fn tokens(&self) -> Tokens {
+        /// What a message needs around its content.
+        const FRAME: Tokens = Tokens(4);
+
+        let content = match self {
+            Self::System { content } | Self::Tool { content, .. } => Tokens::of(content),
+            Self::User { content: Content::Text(text) } => Tokens::of(text),
+            Self::User { content: Content::Parts(parts) } => parts.iter().map(Part::tokens).sum(),
+            Self::Assistant { content, tool_calls } => {
+                let calls = tool_calls.iter().map(|call| {
+                    let Function { name, arguments } = &call.function;
+                    Tokens::of(name) + Tokens::of(arguments) + FRAME
+                });
+                Tokens::of(content.as_deref().unwrap_or_default()) + calls.sum()
+            }
+        };
+        content + FRAME
+    }
+
+    /// The message as a text of bounded length, for a summary.
+    pub(super) fn shown(&self) -> String {
+        let text = |text: &str| cut(text, SHOWN_TEXT_BYTES / 2, SHOWN_TEXT_BYTES / 2);
+        let short = |text: &str| cut(text, SHOWN_RESULT_BYTES / 2, SHOWN_RESULT_BYTES / 2);
+        match self {
+            Self::System { content } => format!("Note: {}", text(content)),
+            Self::User { content } => format!("User: {}", text(&content.shown())),
+            Self::Tool { content, .. } => format!("Result: {}", short(content)),
+            Self::Assistant { content, tool_calls } => {
+                let said = content.iter().map(|content| format!("Assistant: {}", text(content)));
+                let calls = tool_calls.iter().map(|call| {
+                    format!("Call of {}: {}", call.function.name, short(&call.function.arguments))
+                });
+                said.chain(calls).collect::<Vec<_>>().join("\n")
+            }
+        }
+    }
+}
+
+impl Content {
+    /// What a text can show of it.
+    pub(super) fn shown(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Parts(parts) => Cow::Owned(parts.iter().map(Part::shown).collect::<Vec<_>>().join("\n")),
+        }
+    }
+}
+
+impl Called {
+    fn new(call: &ToolCall) -> Self {
+        let function = Function { name: wire_name(&call.name), arguments: arguments(&call.arguments) };
+        Self { id: call.id.clone(), r#type: "function", function }
+    }
+}
+
+/// The arguments as they go back to the server. Many read them, and fail at what is no JSON object.
+fn arguments(written: &str) -> String {
+    if serde_json::from_str::<Map<String, Value>>(written).is_ok() {
+        written.to_owned()
+    } else if written.trim().is_empty() {
+        "{}".to_owned()
+    } else {
+        Value::from(Map::from_iter([("invalid_arguments".to_owned(), Value::from(written))])).to_string()
+    }
+}

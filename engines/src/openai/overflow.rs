@@ -1,0 +1,33 @@
+//! Recognises that a context was too long for the model. Each server says it in its own way.
+
+use serde_json::Value;
+
+/// Where an error has a kind, and which of them mean it: `OpenAI`, llama.cpp, others.
+const KINDS: [&str; 4] =
+    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "context_length_error"];
+
+/// Of which a text has to have one of each.
+const SUBJECTS: [&str; 3] = ["context length", "context size", "context window"];
+const COMPLAINTS: [&str; 6] = ["exceed", "maximum", "too long", "longer than", "greater than", "too large"];
+
+/// What says it alone: `LiteLLM`, Anthropic, Bedrock, vLLM, Gemini, `OpenAI`.
+const PHRASES: [&str; 6] = [
+    "contextwindowexceeded",
+    "prompt is too long",
+    "input is too long",
+    "maximum model length",
+    "exceeds the maximum number of tokens",
+    "input tokens exceed the configured limit",
+];
+
+/// Whether an error's object, with what it says in words, means that the context was too long.
+pub(super) fn is_meant(error: &Value, said: &str) -> bool {
+    let kinds = ["code", "type"].iter().filter_map(|key| error.get(key)?.as_str());
+    kinds.into_iter().any(|kind| KINDS.contains(&kind)) || is_said(said)
+}
+
+fn is_said(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let says = |phrases: &[&str]| phrases.iter().any(|phrase| text.contains(phrase));
+    says(&PHRASES) || (says(&SUBJECTS) && says(&COMPLAINTS))
+}

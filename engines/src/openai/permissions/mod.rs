@@ -1,0 +1,141 @@
+//! Which tool calls run, which are asked about first, and which never run.
+//!
+//! A rule names a tool (`read_file`) or commands of the shell tool by their beginning (`shell(git push)`), word by
+//! word: `shell(git push)` covers `git push origin`, not `git pushx`. The most specific rule that covers a call decides:
+//! a longer beginning over a shorter one, any beginning over the tool, the tool over `default`; among equals `deny`
+//! over `ask` over `allow`.
+//!
+//! A shell command is cut into its parts (`;`, `&&`, `|`, `$(…)`, backquotes, new lines and so on, quoted or not). Each part is
+//! judged by itself and the strictest verdict counts: it is allowed only if every part is, and one part is enough to
+//! ask or deny. The two sides read a part differently, each on its safe side (`command`): `allow` takes it as it is
+//! written, and nothing that redirects; `ask` and `deny` see through quotes, assignments, paths and words such as `sudo`.
+//!
+//! This is a guard rail, no sandbox: a shell has more ways to spell a command than any rule foresees, so whoever must
+//! be sure denies `shell` itself, and allows by beginnings.
+
+mod command;
+
+use std::str::FromStr;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The tool whose commands rules can name.
+const SHELL: &str = "shell";
+
+/// An agent's permissions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Permissions {
+    /// For calls that no rule covers.
+    pub default: Verdict,
+    /// What runs.
+    pub allow: Vec<Rule>,
+    /// What is asked about first.
+    pub ask: Vec<Rule>,
+    /// What never runs.
+    pub deny: Vec<Rule>,
+}
+
+/// What becomes of a call. In the order of strictness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It runs.
+    #[default]
+    Allow,
+    /// A person is asked.
+    Ask,
+    /// It does not run.
+    Deny,
+}
+
+/// What a permission is about: `tool` or `shell(beginning of a command)`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Rule {
+    tool: String,
+    /// The words with which a command begins; empty: every call of the tool.
+    words: Vec<String>,
+}
+
+/// A rule that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{rule}` is no permission: {reason}")]
+pub struct InvalidRule {
+    rule: String,
+    reason: &'static str,
+}
+
+impl FromStr for Rule {
+    type Err = InvalidRule;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        let invalid = |reason| InvalidRule { rule: text.to_owned(), reason };
+        let (tool, beginning) = match text.trim().split_once('(') {
+            Some((tool, rest)) => {
+                let beginning = rest.strip_suffix(')').ok_or_else(|| invalid("its bracket is not closed"))?;
+                (tool.trim(), Some(beginning))
+            }
+            None => (text.trim(), None),
+        };
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if tool.is_empty() || !tool.chars().all(is_name) {
+            return Err(invalid("it has to be the name of a tool, or shell(beginning of a command)"));
+        }
+        let Some(beginning) = beginning else {
+            return Ok(Self { tool: tool.to_owned(), words: Vec::new() });
+        };
+        if tool != SHELL {
+            return Err(invalid("only `shell` has commands"));
+        }
+        let words = command::plain_words(beginning)
+            .filter(|words| !words.is_empty())
+            .ok_or_else(|| invalid("the brackets have to hold the beginning of one plain command"))?;
+        Ok(Self { tool: tool.to_owned(), words: words.into_iter().map(str::to_owned).collect() })
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = InvalidRule;
+
+    fn try_from(text: String) -> Result<Self, InvalidRule> {
+        text.parse()
+    }
+}
+
+impl Permissions {
+    /// What becomes of a call with these arguments.
+    pub fn decide(&self, tool: &str, input: &Value) -> Verdict {
+        let command = input.get("command").and_then(Value::as_str).filter(|_| tool == SHELL);
+        let Some(command) = command else {
+            return self.judge(tool, None);
+        };
+        // A shell joins the lines; as it is written, the command ends there. Both have to pass.
+        let joined = command.replace("\\\n", "");
+        let parts = [command, &joined].into_iter().flat_map(command::parts);
+        parts.map(|part| self.judge(tool, Some(&part))).max().unwrap_or_else(|| self.judge(tool, None))
+    }
+
+    /// The verdict of the most specific rule, among equals the strictest.
+    fn judge(&self, tool: &str, part: Option<&command::Part<'_>>) -> Verdict {
+        let lists = [(Verdict::Allow, &self.allow), (Verdict::Ask, &self.ask), (Verdict::Deny, &self.deny)];
+        let rules = lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)));
+        rules
+            .filter(|(verdict, rule)| rule.tool == tool && rule.covers(*verdict, part))
+            .map(|(verdict, rule)| (rule.words.len(), verdict))
+            .max()
+            .map_or(self.default, |(_, verdict)| verdict)
+    }
+}
+
+impl Rule {
+    fn covers(&self, verdict: Verdict, part: Option<&command::Part<'_>>) -> bool {
+        match part {
+            _ if self.words.is_empty() => true,
+            None => false,
+            Some(part) if verdict == Verdict::Allow => part.is_plainly(&self.words),
+            Some(part) => part.may_be(&self.words),
+        }
+    }
+}

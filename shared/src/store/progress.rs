@@ -1,0 +1,218 @@
+//! What a turn brings before it ends, stored as it happens: a crash loses none of it.
+
+use super::db::{Tx, values};
+use super::drain::{Claimed, claim};
+use super::messages::{NewMessage, insert_message};
+use super::tx::{Locked, SessionTx};
+use super::{Store, StoreError, WrittenMessage};
+use crate::domain::{JobKind, Lease, Message, Role, TurnId, Usage};
+
+/// Jobs whose messages reach the model as one.
+#[derive(Debug, Clone)]
+pub struct Together {
+    /// The jobs, in order; never empty.
+    pub jobs: Vec<Claimed>,
+    /// Their place in the order of consumption.
+    pub consumed_seq: i64,
+}
+
+/// Why a tool call has no result of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// The turn was ended while it ran.
+    Interrupted,
+    /// The worker was lost while it ran.
+    Unknown,
+}
+
+impl CallEnd {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Interrupted => "(interrupted: the turn was ended while this ran)",
+            Self::Unknown => {
+                "(outcome unknown: the worker was lost while this ran; it may or may not have taken effect)"
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Stores messages of a running turn and counts what they used.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was stored. So too where the turn does not run any more.
+    pub async fn append(
+        &self,
+        lease: &Lease,
+        turn: TurnId,
+        written: &[WrittenMessage],
+    ) -> Result<Vec<Message>, StoreError> {
+        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        if row.active_turn != Some(turn) {
+            return Err(StoreError::LeaseLost);
+        }
+        let stored = store_messages(&mut tx, &mut row, turn, written, false).await?;
+        for message in &stored {
+            if let Some(usage) = message.usage {
+                count_call(&mut tx, &row, turn, usage).await?;
+            }
+        }
+        count_messages(&mut tx, &row, stored.len()).await?;
+        tx.commit().await?;
+        Ok(stored)
+    }
+
+    /// Claims for a running turn what may reach the model between two of its steps: messages that were sent while it
+    /// works, and what its children have to say. Returned in the order in which they reach the model; those that belong
+    /// together are one message.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was claimed.
+    pub async fn drain_more(&self, lease: &Lease, turn: TurnId) -> Result<Vec<Together>, StoreError> {
+        let mut held = self.lock_leased(lease).await?;
+        if held.row.active_turn != Some(turn) {
+            return Err(StoreError::LeaseLost);
+        }
+        // A cancel that was granted answers what came before it; the turn ends without taking more.
+        if held.row.cancel_turn.is_some() {
+            return Ok(Vec::new());
+        }
+        let pending = super::drain::pending_jobs(&mut held.tx, lease.session).await?;
+        let pending = pending.into_iter().filter(|job| job.turn.is_none()).map(|job| job.claimed);
+        let mut groups: Vec<Together> = Vec::new();
+        for job in pending {
+            match (job.kind, groups.last_mut()) {
+                (JobKind::Inject | JobKind::Wake, Some(last)) if last.jobs[0].kind == job.kind => last.jobs.push(job),
+                (JobKind::Inject | JobKind::Wake, _) => groups.push(Together { jobs: vec![job], consumed_seq: 0 }),
+                _ => {}
+            }
+        }
+        for group in &mut groups {
+            group.consumed_seq = claim(&mut held, lease, turn, &group.jobs).await?;
+        }
+        if !groups.is_empty() {
+            let sql = "UPDATE sessions SET last_seq = $2, updated_ms = $3 WHERE id = $1";
+            held.tx.run(sql, values![held.row.id.0, held.row.last_seq, held.row.now_ms]).await?;
+            held.tx.commit().await?;
+        }
+        Ok(groups)
+    }
+
+    /// Stores the summary that stands for the context up to and with `up_to` (a place in the order of consumption).
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was stored.
+    pub async fn compact(
+        &self,
+        lease: &Lease,
+        turn: TurnId,
+        summary: &str,
+        up_to: i64,
+        usage: Usage,
+    ) -> Result<Message, StoreError> {
+        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        if row.active_turn != Some(turn) {
+            return Err(StoreError::LeaseLost);
+        }
+        let message = NewMessage {
+            turn: Some(turn),
+            content: summary.to_owned(),
+            usage: Some(usage),
+            origin: COMPACTION.to_owned(),
+            consumed_seq: Some(up_to),
+            ..NewMessage::of(Role::System)
+        };
+        let message = insert_message(&mut tx, &mut row, message).await?;
+        count_call(&mut tx, &row, turn, usage).await?;
+        count_messages(&mut tx, &row, 1).await?;
+        let sql = "UPDATE sessions SET compact_size = (SELECT count(*) FROM messages WHERE session_id = $1 \
+                   AND consumed_seq <= $2 AND origin <> $3) WHERE id = $1";
+        tx.run(sql, values![row.id.0, up_to, COMPACTION]).await?;
+        tx.commit().await?;
+        Ok(message)
+    }
+}
+
+/// The origin of summaries.
+pub(super) const COMPACTION: &str = "compaction";
+
+pub(super) async fn store_messages(
+    tx: &mut Tx,
+    row: &mut Locked,
+    turn: TurnId,
+    written: &[WrittenMessage],
+    cancelled: bool,
+) -> Result<Vec<Message>, StoreError> {
+    let mut stored = Vec::with_capacity(written.len());
+    for written in written {
+        let by_model = written.role == Role::Assistant;
+        let message = NewMessage {
+            turn: Some(turn),
+            content: written.content.clone(),
+            tool_calls: written.tool_calls.clone(),
+            tool_call_id: written.tool_call_id.clone(),
+            thinking: written.thinking.clone(),
+            model: written.model.clone(),
+            usage: by_model.then_some(written.usage),
+            thinking_tokens: by_model.then_some(written.thinking_tokens),
+            origin: "engine".to_owned(),
+            cancelled,
+            consumed_seq: Some(row.last_seq + 1),
+            ..NewMessage::of(written.role)
+        };
+        stored.push(insert_message(tx, row, message).await?);
+    }
+    Ok(stored)
+}
+
+/// Gives every call of a turn that has no result one that says so: a model is never shown a call without a result.
+pub(super) async fn close_open_calls(
+    tx: &mut Tx,
+    row: &mut Locked,
+    turn: TurnId,
+    end: CallEnd,
+) -> Result<Vec<Message>, StoreError> {
+    let sql = "SELECT id, tool_calls, tool_call_id FROM messages WHERE session_id = $1 AND turn_id = $2 \
+               AND (tool_calls IS NOT NULL OR tool_call_id IS NOT NULL) ORDER BY id";
+    let mut open: Vec<String> = Vec::new();
+    for found in tx.all(sql, values![row.id.0, turn.0]).await? {
+        if let Some(answered) = found.get::<Option<String>>("tool_call_id")? {
+            open.retain(|call| *call != answered);
+        }
+        if let Some(calls) = found.get::<Option<String>>("tool_calls")? {
+            let id: i64 = found.get("id")?;
+            let calls: Vec<serde_json::Value> = serde_json::from_str(&calls)
+                .map_err(|_| StoreError::inconsistent("messages", "tool_calls", id))?;
+            open.extend(calls.iter().filter_map(|call| Some(call.get("id")?.as_str()?.to_owned())));
+        }
+    }
+    let result = |call| WrittenMessage {
+        role: Role::Tool,
+        content: end.text().to_owned(),
+        tool_call_id: Some(call),
+        ..WrittenMessage::default()
+    };
+    let written: Vec<_> = open.into_iter().map(result).collect();
+    store_messages(tx, row, turn, &written, false).await
+}
+
+/// Counts a model call in the ledger and in the session's totals.
+async fn count_call(tx: &mut Tx, row: &Locked, turn: TurnId, usage: Usage) -> Result<(), StoreError> {
+    let Usage { input_tokens, output_tokens, cache_tokens, cost_nanos } = usage;
+    let sql = "UPDATE turns SET iterations = iterations + 1, input_tokens = input_tokens + $2, \
+               output_tokens = output_tokens + $3, cache_tokens = cache_tokens + $4, \
+               cost_nanos = coalesce(cost_nanos + $5, cost_nanos, $5) WHERE id = $1";
+    tx.run(sql, values![turn.0, input_tokens, output_tokens, cache_tokens, cost_nanos]).await?;
+    let sql = "UPDATE sessions SET input_tokens = input_tokens + $2, output_tokens = output_tokens + $3, \
+               cache_tokens = cache_tokens + $4, cost_nanos = coalesce(cost_nanos + $5, cost_nanos, $5) WHERE id = $1";
+    tx.run(sql, values![row.id.0, input_tokens, output_tokens, cache_tokens, cost_nanos]).await.map(drop)
+}
+
+/// Counts messages that were stored in a held session.
+pub(super) async fn count_messages(tx: &mut Tx, row: &Locked, stored: usize) -> Result<(), StoreError> {
+    let stored = i64::try_from(stored).unwrap_or(i64::MAX);
+    let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + $3, last_message_id = $4, \
+               updated_ms = $5 WHERE id = $1";
+    let last = row.last_message.map(|id| id.0);
+    tx.run(sql, values![row.id.0, row.last_seq, stored, last, row.now_ms]).await.map(drop)
+}

@@ -1,0 +1,224 @@
+//! What an engine asks of us: a person's word, or another agent's work. Its turn waits, without its slot.
+
+use std::time::Duration;
+
+use roundhouse_engines::contract::{Answer, Asked, ToolCall};
+use roundhouse_shared::bus::Notice;
+use roundhouse_shared::domain::{
+    Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState, JobId,
+    MessageId, Scope, SessionId, SessionJob,
+};
+use roundhouse_shared::store::{NewInteraction, NewSession, Outcome, Spawn, StoreError};
+use serde_json::{Value, json};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::{Instant, timeout_at};
+
+use crate::outbox::Standing;
+use crate::session::persist;
+use crate::turn::{Turn, workspace};
+use crate::{events, translate};
+
+/// How often the store is read while nothing rings.
+const LOOK: Duration = Duration::from_secs(2);
+/// How deep children may have children.
+const DEPTH: u32 = 16;
+
+/// Finds out what the engine asked for.
+pub(crate) async fn find_out(
+    turn: Turn<'_>,
+    calling: Option<MessageId>,
+    id: String,
+    asked: Asked,
+) -> Result<(String, Answer), StoreError> {
+    let answer = match asked {
+        Asked::Permission { call } => {
+            let payload = permission(&call);
+            permitted(ask(turn, InteractionKind::Permission, payload).await?)
+        }
+        Asked::Question(questions) => answered(ask(turn, InteractionKind::Question, questions).await?),
+        Asked::Spawn { agent, message, wait } => match calling {
+            Some(calling) => spawn(turn, calling, &id, &agent, message, wait).await?,
+            None => Answer::Deny("no message asked for this".to_owned()),
+        },
+    };
+    turn.slot.resume().await;
+    Ok((id, answer))
+}
+
+fn permission(call: &ToolCall) -> Value {
+    json!({ "toolCallId": call.id, "tool": call.name, "input": translate::arguments(&call.arguments) })
+}
+
+fn permitted(asked: Interaction) -> Answer {
+    match asked.answer {
+        Some(InteractionAnswer { decision: Decision::Allow, updated_input, .. }) => {
+            Answer::Allow { input: updated_input.map(Value::Object) }
+        }
+        Some(InteractionAnswer { message, .. }) => {
+            Answer::Deny(message.unwrap_or_else(|| "a person has denied this call".to_owned()))
+        }
+        None => Answer::Deny("nobody has allowed this call in time".to_owned()),
+    }
+}
+
+fn answered(asked: Interaction) -> Answer {
+    match asked.answer {
+        Some(InteractionAnswer { decision: Decision::Allow, answers, message, .. }) => {
+            let answers = answers.map(|answers| Value::Object(answers).to_string());
+            let text: Vec<_> = answers.into_iter().chain(message).collect();
+            Answer::Text(if text.is_empty() { "(no answer)".to_owned() } else { text.join("\n") })
+        }
+        Some(InteractionAnswer { message, .. }) => {
+            Answer::Deny(message.unwrap_or_else(|| "the person does not want to answer".to_owned()))
+        }
+        None => Answer::Deny("nobody has answered in time".to_owned()),
+    }
+}
+
+/// Asks a person, and waits for the first answer or until the time is up.
+async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<Interaction, StoreError> {
+    let Turn { worker, run, outbox, slot, mail, .. } = turn;
+    let (store, lease) = (&worker.store, &run.lease);
+    let patience = worker.limits.interaction_timeout;
+    let new = NewInteraction { turn: mail.turn, kind, payload, open_ms: patience.millis() };
+    let mut notices = worker.bus.notices();
+    let asked = persist(run, || store.ask(lease, new.clone())).await?;
+    let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+    let requested = EventKind::InteractionRequested { interaction: Box::new(asked.clone().into()) };
+    outbox.push(Standing::Running, scope, requested);
+    slot.rest();
+    let until = Instant::now() + patience.0;
+    let resolved = loop {
+        let look = until.min(Instant::now() + LOOK);
+        let rung = |notice: &Notice| matches!(notice, Notice::Resolved(_, id) if *id == asked.id);
+        let _ = timeout_at(look, heard(&mut notices, rung)).await;
+        let now = read(turn, lease.session, asked.id).await?;
+        if now.state != InteractionState::Open {
+            break now;
+        }
+        if until <= Instant::now() {
+            break persist(run, || store.expire(lease, asked.id)).await?;
+        }
+    };
+    let decision = resolved.answer.as_ref().map(|answer| answer.decision);
+    let kind = EventKind::InteractionResolved { interaction_id: resolved.id, state: resolved.state, decision };
+    outbox.push(Standing::Running, scope, kind);
+    Ok(resolved)
+}
+
+async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<Interaction, StoreError> {
+    let store = &turn.worker.store;
+    persist(turn.run, || store.interaction(session, id)).await?.ok_or(StoreError::LeaseLost)
+}
+
+/// Waits until the bell rings for this, or may have.
+async fn heard(notices: &mut Receiver<Notice>, rung: impl Fn(&Notice) -> bool) {
+    use tokio::sync::broadcast::error::RecvError;
+    loop {
+        match notices.recv().await {
+            Ok(notice) if rung(&notice) => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// Has another agent work in a session of its own.
+async fn spawn(
+    turn: Turn<'_>,
+    calling: MessageId,
+    call: &str,
+    agent: &str,
+    text: String,
+    wait: bool,
+) -> Result<Answer, StoreError> {
+    let Turn { worker, run, mail, .. } = turn;
+    let (store, lease) = (&worker.store, &run.lease);
+    let Some((known, _)) = worker.engines.get(agent) else {
+        let mut names: Vec<_> = worker.engines.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        return Ok(Answer::Deny(format!("there is no agent {agent:?}; there are: {}", names.join(", "))));
+    };
+    if persist(run, || store.depth(lease.session, DEPTH)).await? == DEPTH {
+        return Ok(Answer::Deny(format!("agents that start agents are nested {DEPTH} deep already")));
+    }
+    let spawn = Spawn {
+        turn: mail.turn,
+        message: calling,
+        call: call.to_owned(),
+        session: NewSession {
+            id: SessionId::generate(),
+            agent: known.name.clone(),
+            engine: known.engine,
+            model: known.model.clone(),
+            title: None,
+            // They work on the same files.
+            cwd: workspace(worker, lease.session, &mail.cwd).display().to_string(),
+            metadata: json!({}),
+        },
+        text,
+        wakes: !wait,
+    };
+    let notices = worker.bus.notices();
+    let child = persist(run, || store.spawn(lease, &spawn)).await?;
+    events::ring(worker, child).await;
+    if !wait {
+        let session = child.session;
+        return Ok(Answer::Text(format!("started in session {session}; its answer will come as a message")));
+    }
+    turn.slot.rest();
+    let guard = Child { turn, child, waited_for: true };
+    let outcome = ended(turn, child.job, notices).await?;
+    guard.has_ended();
+    Ok(match outcome {
+        Outcome::Answered(result) if result.cancelled => Answer::Deny(result.content),
+        Outcome::Answered(result) => Answer::Text(result.content),
+        Outcome::Failed(problem) => {
+            let why = problem.detail.unwrap_or_else(|| problem.code.title().to_owned());
+            Answer::Deny(format!("the agent failed: {why}"))
+        }
+    })
+}
+
+async fn ended(turn: Turn<'_>, job: JobId, mut notices: Receiver<Notice>) -> Result<Outcome, StoreError> {
+    let store = &turn.worker.store;
+    loop {
+        let found = persist(turn.run, || store.outcomes(std::slice::from_ref(&job))).await?;
+        if let Some((_, outcome)) = found.into_iter().next() {
+            return Ok(outcome);
+        }
+        let rung = |notice: &Notice| matches!(notice, Notice::Ended(_, ended) if *ended == job);
+        let _ = timeout_at(Instant::now() + LOOK, heard(&mut notices, rung)).await;
+    }
+}
+
+/// A child that its parent waits for: where the parent's turn is ended before, so is the child's.
+struct Child<'a> {
+    turn: Turn<'a>,
+    child: SessionJob,
+    waited_for: bool,
+}
+
+impl Child<'_> {
+    fn has_ended(mut self) {
+        self.waited_for = false;
+    }
+}
+
+impl Drop for Child<'_> {
+    fn drop(&mut self) {
+        // A run that lost its lease, or is handed back, leaves the child to whoever goes on.
+        let Turn { worker, run, .. } = self.turn;
+        if !self.waited_for || !run.is_ours() || worker.lifecycle.hard().is_cancelled() {
+            return;
+        }
+        let (worker, job) = (worker.clone(), self.child.job);
+        worker.lifecycle.clone().spawn(async move {
+            match worker.store.cancel_job(job).await {
+                Ok((session, cancelled)) => events::cancelled(&worker, session, cancelled).await,
+                Err(error) => tracing::warn!(job.id = %job, %error, "could not cancel a child"),
+            }
+        });
+    }
+}
