@@ -1,9 +1,10 @@
 //! Puts an answer together from its chunks.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
 
+use super::calls::Calls;
 use super::failure::Failure;
 use super::lenient::repaired;
 use super::protocol::{Chunk, Delta};
@@ -21,7 +22,7 @@ pub(super) struct Answer {
     finish_reason: Option<String>,
     has_choice: bool,
     is_done: bool,
-    calls_tools: bool,
+    calls: Calls,
 }
 
 impl Answer {
@@ -37,16 +38,17 @@ impl Answer {
 
     /// Whether the model calls tools. Its finish reason is no guide: Ollama says `stop`.
     pub(super) fn calls_tools(&self) -> bool {
-        self.calls_tools
+        !self.calls.is_empty()
     }
 
-    /// The message, once it is complete.
-    pub(super) fn into_message(self, provider: &Provider) -> AssistantMessage {
+    /// The message, once it is complete. Its calls have ids that are not among `ids`, and are put there.
+    pub(super) fn into_message(self, provider: &Provider, ids: &mut HashSet<String>) -> AssistantMessage {
         // One of the reasons that we know nothing of is as good as `stop`.
         tracing::debug!(finish_reason = self.finish_reason, model = self.model, "the model has answered");
         let usage = self.usage.map(|usage| usage.priced(provider.rates)).unwrap_or_default();
         let thinking = (!self.thinking.is_empty()).then_some(self.thinking);
-        AssistantMessage { content: self.content, thinking, model: self.model, usage }
+        let tool_calls = self.calls.finish(ids);
+        AssistantMessage { content: self.content, thinking, tool_calls, model: self.model, usage }
     }
 
     /// Takes one event's data, or a whole body; what there is to tell of it goes to `events`.
@@ -133,7 +135,9 @@ impl Answer {
             self.content.push_str(&content);
             events.push_back(EngineEvent::Delta(content));
         }
-        self.calls_tools |= tool_calls.is_some_and(|calls| !calls.is_empty());
+        for piece in tool_calls.iter().flatten() {
+            self.calls.take(piece);
+        }
     }
 }
 

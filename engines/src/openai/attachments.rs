@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::conversation::Tokens;
+use super::lenient::clean;
 use crate::contract::{Attachment, EngineError, InputMessage};
 
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -48,7 +49,7 @@ impl Part {
                 Self::ImageUrl { image_url: ImageUrl { url } }
             }
             Some(Kind::Text) => {
-                let text = String::from_utf8_lossy(data).replace('\0', "\u{FFFD}");
+                let text = clean(String::from_utf8_lossy(data).into_owned());
                 Self::text(format!("File {name}:\n\n{text}"))
             }
             None => Self::text(format!("[The file {name} ({media_type}) cannot be shown to you.]")),
@@ -106,7 +107,8 @@ fn base64(data: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::with_capacity(data.len().div_ceil(3) * 4);
     for three in data.chunks(3) {
-        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        let bits =
+            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
         for place in 0..4 {
             let six = (bits >> (18 - 6 * place)) & 0x3F;
             encoded.push(if place > three.len() { '=' } else { char::from(ALPHABET[six as usize]) });

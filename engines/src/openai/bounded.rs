@@ -1,5 +1,7 @@
 //! Texts of bounded length.
 
+use super::lenient::clean;
+
 /// What is kept of a long result.
 const HEAD_BYTES: usize = 16 * 1024;
 const TAIL_BYTES: usize = 48 * 1024;
@@ -10,8 +12,12 @@ const NOTES_BYTES: usize = 1024;
 /// What a tool said, as the model and the store get it: bounded, and without NUL. A text that has been through this
 /// comes out as it is.
 pub(super) fn result(text: String) -> String {
-    let text = if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text };
-    if text.len() <= HEAD_BYTES + TAIL_BYTES + NOTES_BYTES { text } else { cut(&text, HEAD_BYTES, TAIL_BYTES) }
+    let text = clean(text);
+    if text.len() <= HEAD_BYTES + TAIL_BYTES + NOTES_BYTES {
+        text
+    } else {
+        cut(&text, HEAD_BYTES, TAIL_BYTES)
+    }
 }
 
 /// The text with its middle left out where it is longer than head and tail.

@@ -7,11 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
+use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
 use super::answer::{Answer, error_event};
+use super::conversation::Entry;
 use super::failure::Failure;
-use super::protocol::{Message, Request};
+use super::protocol::Request;
 use super::provider::Provider;
 use super::retry;
 use super::stream::{Item, Reading};
@@ -20,8 +22,7 @@ use crate::contract::{EngineError, EngineEvent};
 /// A model call that is under way. Dropping it closes its connection.
 pub(super) struct Call {
     provider: Arc<Provider>,
-    model: Arc<str>,
-    messages: Arc<[Message]>,
+    prompt: Prompt,
     asks_usage: bool,
     /// The request's body, once written.
     body: Option<Bytes>,
@@ -32,6 +33,14 @@ pub(super) struct Call {
     ready: VecDeque<EngineEvent>,
     /// Something of the answer was passed on: from then on no try can be taken back.
     has_begun: bool,
+}
+
+/// What a model is asked.
+pub(super) struct Prompt {
+    pub(super) model: Arc<str>,
+    pub(super) instructions: Arc<str>,
+    pub(super) entries: Arc<Vec<Entry>>,
+    pub(super) tools: Option<Arc<RawValue>>,
 }
 
 enum State {
@@ -48,15 +57,16 @@ pub(super) enum Step {
     Answered(Answer, Option<Box<Reading>>),
     /// The call is over.
     Failed(EngineError),
+    /// The call is over, since the context was too long; nothing of an answer came.
+    Overflowed(EngineError),
 }
 
 impl Call {
-    pub(super) fn new(provider: Arc<Provider>, model: Arc<str>, messages: Arc<[Message]>) -> Self {
+    pub(super) fn new(provider: Arc<Provider>, prompt: Prompt) -> Self {
         Self {
             asks_usage: !provider.refuses_usage(),
             provider,
-            model,
-            messages,
+            prompt,
             body: None,
             tries: 0,
             state: State::Asking,
@@ -121,8 +131,9 @@ impl Call {
                 }
                 return Ok(Box::new(Reading::new(response, self.provider.settings.idle_timeout)));
             }
-            if !(self.asks_usage && matches!(status.as_u16(), 400 | 422)) {
-                return Err(Failure::rejected(response, &self.provider).await);
+            let failure = Failure::rejected(response, &self.provider).await;
+            if !self.asks_usage || failure.overflows || !matches!(status.as_u16(), 400 | 422) {
+                return Err(failure);
             }
             self.asks_usage = false;
             self.body = None;
@@ -133,20 +144,23 @@ impl Call {
         if let Some(body) = &self.body {
             return Ok(body.clone());
         }
-        let settings = &self.provider.settings;
         let request = Request {
-            model: &self.model,
-            instructions: &settings.instructions,
-            messages: &self.messages,
+            model: &self.prompt.model,
+            instructions: &self.prompt.instructions,
+            entries: &self.prompt.entries,
+            tools: self.prompt.tools.as_deref(),
             asks_usage: self.asks_usage,
-            extra: &settings.extra_body,
+            extra: &self.provider.settings.extra_body,
         };
-        let body = request.to_bytes().map_err(|error| Failure { error, may_retry: false })?;
+        let body = request.to_bytes().map_err(Failure::lasting)?;
         self.body = Some(body.clone());
         Ok(body)
     }
 
     fn failed(&mut self, failure: Failure) -> Step {
+        if failure.overflows && !self.has_begun {
+            return Step::Overflowed(failure.error);
+        }
         let settings = &self.provider.settings;
         if self.has_begun || !failure.may_retry || self.tries >= settings.max_tries {
             return Step::Failed(failure.error);

@@ -36,7 +36,8 @@ impl<'a> Piece<'a> {
         // Some leave `function` out and put its members beside the id.
         let function = piece.get("function").filter(|function| function.is_object()).unwrap_or(piece);
         let text = |value: Option<&'a Value>| value.and_then(Value::as_str).unwrap_or_default();
-        let index = piece.get("index").and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
+        let index =
+            piece.get("index").and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
         Self {
             index,
             id: text(piece.get("id")),
@@ -71,10 +72,7 @@ impl Calls {
             None => self.0.len().checked_sub(1)?,
         };
         let call = &self.0[found];
-        // Some count each call as the first, others make a new id for each piece: only both together are a new call.
-        let has_own_id = !piece.id.is_empty() && !call.id.is_empty() && piece.id != call.id;
-        let has_own_name = !piece.name.is_empty() && !call.name.is_empty();
-        let is_new = has_own_name && if piece.index.is_some() { has_own_id } else { has_own_id || piece.id.is_empty() };
+        let is_new = !piece.name.is_empty() && !call.name.is_empty() && call.has_another_behind(piece);
         (!is_new).then_some(found)
     }
 
@@ -96,6 +94,15 @@ impl Calls {
 }
 
 impl Call {
+    /// Whether a piece with a name that comes behind this call, and not with another index, begins a call of its own.
+    /// The index alone does not tell: some count each call as the first. Nor does the id: others make one for each piece.
+    fn has_another_behind(&self, piece: &Piece<'_>) -> bool {
+        if !piece.id.is_empty() {
+            return !self.id.is_empty() && piece.id != self.id;
+        }
+        piece.index.is_none() || (piece.name != self.name && !self.arguments.is_empty())
+    }
+
     fn add(&mut self, piece: &Piece<'_>) {
         if self.id.is_empty() {
             piece.id.clone_into(&mut self.id);
@@ -105,11 +112,10 @@ impl Call {
             self.name.push_str(piece.name);
         }
         match piece.arguments {
-            None => {}
             Some(Value::String(text)) => self.arguments.push_str(text),
             // Whole, and by some also behind the pieces.
             Some(whole) if self.arguments.is_empty() => self.arguments = whole.to_string(),
-            Some(_) => {}
+            None | Some(_) => {}
         }
     }
 }

@@ -22,6 +22,11 @@ impl Tokens {
     pub(super) fn percent(self, percent: u64) -> Self {
         Self(self.0.saturating_mul(percent) / 100)
     }
+
+    /// As much of `whole` as this is of `other`.
+    fn scaled(self, whole: Self, other: Self) -> Self {
+        Self(self.0.saturating_mul(whole.0) / other.0.max(1))
+    }
 }
 
 impl Add for Tokens {
@@ -59,8 +64,12 @@ pub(super) struct Conversation {
     entries: Arc<Vec<Entry>>,
     /// Ids of calls that are taken.
     ids: HashSet<String>,
+    /// Messages of the context that were left out before the first entry.
+    left_out: usize,
     /// Where the last person's message is that the turn began with.
     exchange: usize,
+    /// That message, where a summary has replaced it.
+    replaced_question: Option<String>,
     /// What the last model call reported for the entries before this index.
     reported: Option<(Tokens, usize)>,
 }
@@ -98,7 +107,8 @@ impl Conversation {
         }
         for call in calls {
             self.ids.insert(call.id.clone());
-            let result = found.iter_mut().find(|result| result.as_ref().is_some_and(|(id, _)| *id == call.id));
+            let result =
+                found.iter_mut().find(|result| result.as_ref().is_some_and(|(id, _)| *id == call.id));
             let (text, stands_for) = match result.and_then(Option::take) {
                 Some((_, text)) => (text, 1),
                 None => ("[The result is no longer there.]".to_owned(), 0),
@@ -109,12 +119,14 @@ impl Conversation {
     }
 
     fn push(&mut self, message: Message, stands_for: usize) {
+        let stands_for = stands_for + std::mem::take(&mut self.left_out);
         Arc::make_mut(&mut self.entries).push(Entry::new(message, stands_for));
     }
 
     fn leave_out(&mut self, count: usize) {
-        if let Some(last) = Arc::make_mut(&mut self.entries).last_mut() {
-            last.stands_for += count;
+        match Arc::make_mut(&mut self.entries).last_mut() {
+            Some(last) => last.stands_for += count,
+            None => self.left_out += count,
         }
     }
 
@@ -157,11 +169,16 @@ impl Conversation {
     /// Up to where the conversation can be replaced by a summary, so that what is left needs no more than `rest`:
     /// before the running exchange, or where that is too long, within it. At least the newest message stays, and a
     /// call stays with its results. `None`: there is nothing to summarise.
-    pub(super) fn cut(&self, rest: Tokens) -> Option<usize> {
-        let may_cut = |at: &usize| !matches!(self.entries[*at].message, Message::Tool { .. });
-        let candidates = (self.exchange.max(1)..self.entries.len()).filter(may_cut);
+    pub(super) fn cut(&self, rest: Tokens, around: Tokens) -> Option<usize> {
+        // By the estimate, which may be far from what the server counts.
+        let rest = rest.scaled(around + tokens(&self.entries), self.tokens(around));
         let fits = |at: &usize| tokens(&self.entries[*at..]) <= rest;
-        let cut = candidates.clone().find(fits).or_else(|| candidates.clone().next_back())?;
+        let within = || {
+            let may_cut = |at: &usize| !matches!(self.entries[*at].message, Message::Tool { .. });
+            let places = (self.exchange + 1..self.entries.len()).filter(may_cut);
+            places.clone().find(fits).or_else(|| places.clone().next_back())
+        };
+        let cut = if fits(&self.exchange) { self.exchange } else { within().unwrap_or(self.exchange) };
         // A summary of nothing but a summary is no gain.
         let is_note = |entry: &Entry| matches!(entry.message, Message::System { .. });
         (!self.entries[..cut].iter().all(is_note)).then_some(cut)
@@ -174,16 +191,17 @@ impl Conversation {
         bounded::cut(&shown.join("\n\n"), bytes / 2, bytes / 2)
     }
 
-    /// The message that the running exchange began with, if it is before `cut`.
+    /// The message that the turn began with, if nothing from `cut` on has it.
     pub(super) fn question_before(&self, cut: usize) -> Option<String> {
-        match &self.entries.get(self.exchange)?.message {
+        self.replaced_question.clone().or_else(|| match &self.entries.get(self.exchange)?.message {
             Message::User { content } if self.exchange < cut => Some(content.shown().into_owned()),
             _ => None,
-        }
+        })
     }
 
     /// Replaces the part before `cut`, and tells how many messages of the contract's context that were.
     pub(super) fn replace(&mut self, cut: usize, summary: String) -> usize {
+        self.replaced_question = self.question_before(cut);
         let entries = Arc::make_mut(&mut self.entries);
         let summary = Entry::new(Message::System { content: summary }, 1);
         let replaced = entries.splice(..cut, [summary]).map(|entry| entry.stands_for).sum();

@@ -7,6 +7,7 @@ use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
+use super::overflow;
 use super::provider::Provider;
 use super::retry;
 use crate::contract::EngineError;
@@ -24,12 +25,24 @@ pub(super) struct Failure {
     pub(super) error: EngineError,
     /// Whether another try may help, given that nothing of the answer was passed on.
     pub(super) may_retry: bool,
+    /// The context was too long for the model.
+    pub(super) overflows: bool,
 }
 
 impl Failure {
+    /// Another try would not help.
+    pub(super) fn lasting(error: EngineError) -> Self {
+        Self { error, may_retry: false, overflows: false }
+    }
+
+    /// Another try may help.
+    fn passing(error: EngineError) -> Self {
+        Self { may_retry: true, ..Self::lasting(error) }
+    }
+
     /// The provider's answer makes no sense: another try would not help.
     pub(super) fn last(detail: impl Into<String>) -> Self {
-        Self { error: provider_error(None, detail), may_retry: false }
+        Self::lasting(provider_error(None, detail))
     }
 
     /// The provider could not be reached, or the connection was lost.
@@ -42,25 +55,31 @@ impl Failure {
             detail = format!("{detail}: {cause}");
             source = cause.source();
         }
-        let may_retry = !error.is_builder();
-        Self { error: provider_error(None, detail), may_retry }
+        Self { may_retry: !error.is_builder(), ..Self::lasting(provider_error(None, detail)) }
     }
 
     pub(super) fn no_progress(limit: Duration) -> Self {
-        Self { error: EngineError::NoProgress(limit), may_retry: false }
+        Self::lasting(EngineError::NoProgress(limit))
     }
 
     /// The stream ended, and the answer had not.
     pub(super) fn truncated() -> Self {
         let detail = "the answer was cut off: the stream ended without [DONE] and without a finish_reason";
-        Self { error: provider_error(None, detail), may_retry: true }
+        Self::passing(provider_error(None, detail))
     }
 
     /// An error that came in the body of an answer with status 200.
     pub(super) fn reported(error: &Value, provider: &Provider) -> Self {
         let status = status_within(error);
-        let detail = bounded(&provider.redacted(&message(error).unwrap_or_else(|| error.to_string())));
-        Self { error: provider_error(status, detail), may_retry: status.is_some_and(is_temporary) }
+        let words = message(error);
+        Self {
+            may_retry: status.is_some_and(is_temporary),
+            overflows: status != Some(429) && overflow::is_meant(error, words.as_deref()),
+            error: provider_error(
+                status,
+                bounded(&provider.redacted(&words.unwrap_or_else(|| error.to_string()))),
+            ),
+        }
     }
 
     /// An event that is neither an answer nor a known form of error.
@@ -84,24 +103,26 @@ impl Failure {
         })
         .await;
         body.truncate(MAX_BODY_BYTES);
-        let detail = bounded(&provider.redacted(&said(status, response.headers(), &body)));
+        let (error, said) = said(status, response.headers(), &body);
+        let detail = bounded(&provider.redacted(&said));
         Self {
-            error: EngineError::Provider { status: Some(status.as_u16()), retry_after, detail },
             may_retry: is_temporary(status.as_u16()),
+            overflows: status.as_u16() != 429 && overflow::is_meant(&error, message(&error).as_deref()),
+            error: EngineError::Provider { status: Some(status.as_u16()), retry_after, detail },
         }
     }
 
     pub(super) fn status(&self) -> Option<u16> {
         match &self.error {
             EngineError::Provider { status, .. } => *status,
-            EngineError::Unavailable(_) | EngineError::NoProgress(_) => None,
+            EngineError::Unavailable(_) | EngineError::Limit(_) | EngineError::NoProgress(_) => None,
         }
     }
 
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match &self.error {
             EngineError::Provider { retry_after, .. } => *retry_after,
-            EngineError::Unavailable(_) | EngineError::NoProgress(_) => None,
+            EngineError::Unavailable(_) | EngineError::Limit(_) | EngineError::NoProgress(_) => None,
         }
     }
 }
@@ -114,20 +135,25 @@ const fn is_temporary(status: u16) -> bool {
     status == 429 || status >= 500
 }
 
-/// What a rejection says, in whichever of the usual shapes.
-fn said(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> String {
+/// What a rejection says, in whichever of the usual shapes: its error, and that in words.
+fn said(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> (Value, String) {
     if status.is_redirection() {
         let target = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("nowhere");
-        return format!(
+        let said = format!(
             "redirected to {target}: redirects are not followed, since they would carry the key along"
         );
+        return (Value::Null, said);
     }
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
-    serde_json::from_str::<Value>(text)
-        .ok()
-        .and_then(|body| message(body.get("error").filter(|error| !error.is_null()).unwrap_or(&body)))
-        .unwrap_or_else(|| if text.is_empty() { "without a reason".to_owned() } else { text.to_owned() })
+    let mut body = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let error = match body.get_mut("error").map(Value::take) {
+        None | Some(Value::Null) => body,
+        Some(error) => error,
+    };
+    let said = message(&error)
+        .unwrap_or_else(|| if text.is_empty() { "without a reason".to_owned() } else { text.to_owned() });
+    (error, said)
 }
 
 fn message(error: &Value) -> Option<String> {

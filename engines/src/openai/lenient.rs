@@ -21,8 +21,13 @@ impl Text<'_> {
 
     /// The text as it may leave the engine: databases refuse NUL.
     pub(super) fn into_string(self) -> String {
-        if self.0.contains('\0') { self.0.replace('\0', "\u{FFFD}") } else { self.0.into_owned() }
+        clean(self.0.into_owned())
     }
+}
+
+/// A text without NUL.
+pub(super) fn clean(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -64,7 +64,9 @@ impl Message {
             return Self::User { content: Content::Text(text) };
         }
         let said = (!text.is_empty()).then_some(Part::Text { text });
-        Self::User { content: Content::Parts(said.into_iter().chain(attachments.iter().map(Part::of)).collect()) }
+        Self::User {
+            content: Content::Parts(said.into_iter().chain(attachments.iter().map(Part::of)).collect()),
+        }
     }
 
     pub(super) fn assistant(text: String, tool_calls: &[ToolCall]) -> Self {

@@ -5,20 +5,50 @@
 //!
 //! Servers differ, and most of what they do must work: fields that are missing, streams without `[DONE]`, errors
 //! with status 200. What is read is therefore permissive (`protocol`, `lenient`), and an answer is whole once the
-//! server has said so in one of the usual ways (`answer`). A call is tried again only as long as nothing of its
-//! answer was passed on (`call`).
+//! server has said so in one of the usual ways (`answer`, `calls`). A call is tried again only as long as nothing of
+//! its answer was passed on (`call`).
+//!
+//! # A turn
+//!
+//! A turn (`turn`) is one future that the session holds; it stands still at each event until the next one is asked
+//! for (`host`), and dropping it closes the connection and ends the running tool. One *iteration* is a model call with
+//! the tools that it calls, one after the other (`execution`); between two iterations is a boundary. Calls pass the
+//! permissions first (`permissions`); what goes wrong with a call is told to the model and fails nothing.
+//!
+//! `iterations`, usage and cost are of this run alone: a turn that goes on after a crash counts anew. Calls that
+//! summarise are no iterations, but what they cost is part of the turn's usage and counts towards its limit; it stands in
+//! `Compacted` as well, so a sum over a turn's events takes both kinds, and one that takes `TurnDone` takes neither.
+//!
+//! # Long conversations
+//!
+//! A context that nears the model's window, or that the server finds too long, has its older part replaced by a
+//! summary (`compaction`).
 
 mod answer;
+mod attachments;
+mod bounded;
 mod call;
+mod calls;
+mod compaction;
+mod conversation;
+mod execution;
 mod failure;
+mod host;
+mod host_tools;
 mod lenient;
+mod message;
+mod overflow;
+mod permissions;
 mod protocol;
 mod provider;
 mod retry;
 mod session;
 mod settings;
+mod spending;
 mod sse;
 mod stream;
+mod toolbox;
+mod turn;
 mod usage;
 
 use std::fmt;
@@ -26,9 +56,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::permissions::{InvalidRule, Permissions, Rule, Verdict};
 use self::provider::Provider;
 use self::session::Session;
 pub use self::settings::{Prices, Secret, Settings};
+use self::turn::Place;
 use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, OpenSession};
 
 /// The engine of one agent.
@@ -70,6 +102,7 @@ impl Engine for OpenAi {
         if model.is_empty() {
             return Err(EngineError::Unavailable("no model is configured".to_owned()));
         }
-        Ok(Box::new(Session::new(Arc::clone(&self.provider), model.into())))
+        let place = Place { model: model.into(), cwd: spec.cwd, owner: spec.session };
+        Ok(Box::new(Session::new(Arc::clone(&self.provider), place)))
     }
 }

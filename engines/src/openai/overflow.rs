@@ -3,8 +3,12 @@
 use serde_json::Value;
 
 /// Where an error has a kind, and which of them mean it: `OpenAI`, llama.cpp, others.
-const KINDS: [&str; 4] =
-    ["context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "context_length_error"];
+const KINDS: [&str; 4] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "context_window_exceeded",
+    "context_length_error",
+];
 
 /// Of which a text has to have one of each.
 const SUBJECTS: [&str; 3] = ["context length", "context size", "context window"];
@@ -20,10 +24,11 @@ const PHRASES: [&str; 6] = [
     "input tokens exceed the configured limit",
 ];
 
-/// Whether an error's object, with what it says in words, means that the context was too long.
-pub(super) fn is_meant(error: &Value, said: &str) -> bool {
-    let kinds = ["code", "type"].iter().filter_map(|key| error.get(key)?.as_str());
-    kinds.into_iter().any(|kind| KINDS.contains(&kind)) || is_said(said)
+/// Whether an error, with what it says in words, means that the context was too long. Not all of the error is read as
+/// words: it may repeat the request.
+pub(super) fn is_meant(error: &Value, words: Option<&str>) -> bool {
+    let mut kinds = ["code", "type"].iter().filter_map(|key| error.get(key)?.as_str());
+    kinds.any(|kind| KINDS.contains(&kind)) || words.is_some_and(is_said)
 }
 
 fn is_said(text: &str) -> bool {

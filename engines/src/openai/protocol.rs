@@ -5,41 +5,27 @@
 use bytes::Bytes;
 use serde::ser::{Error as _, SerializeMap, SerializeSeq};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::conversation::Entry;
 use super::lenient::{Count, Text};
+use super::message::Message;
 use super::usage::ReportedUsage;
-use crate::contract::{ContextMessage, EngineError, TurnInput};
+use crate::contract::EngineError;
 
 /// Members of the request that the engine sets itself.
-pub(super) const OWN_MEMBERS: [&str; 4] = ["model", "messages", "stream", "stream_options"];
+pub(super) const OWN_MEMBERS: [&str; 5] = ["model", "messages", "stream", "stream_options", "tools"];
 
-/// One message of the request.
-#[derive(Debug, Serialize)]
-pub(super) struct Message {
-    role: &'static str,
-    content: String,
-}
-
-/// The context of a turn. What the turn answers becomes one message: some servers refuse two of a person in a row.
-pub(super) fn context(input: TurnInput) -> Vec<Message> {
-    let question = match <[_; 1]>::try_from(input.messages) {
-        Ok([message]) => message.text,
-        Err(messages) => messages.iter().map(|message| &*message.text).collect::<Vec<_>>().join("\n\n"),
-    };
-    let history = input.history.into_iter().map(|message| match message {
-        ContextMessage::User(content) => Message { role: "user", content },
-        ContextMessage::Assistant(content) => Message { role: "assistant", content },
-        ContextMessage::System(content) => Message { role: "system", content },
-    });
-    history.chain([Message { role: "user", content: question }]).collect()
-}
+/// Members that servers refuse where there are no tools.
+const TOOL_MEMBERS: [&str; 2] = ["tool_choice", "parallel_tool_calls"];
 
 /// A request's body.
 pub(super) struct Request<'a> {
     pub(super) model: &'a str,
     pub(super) instructions: &'a str,
-    pub(super) messages: &'a [Message],
+    pub(super) entries: &'a [Entry],
+    pub(super) tools: Option<&'a RawValue>,
     pub(super) asks_usage: bool,
     pub(super) extra: &'a Map<String, Value>,
 }
@@ -69,7 +55,12 @@ impl Serialize for Request<'_> {
             if OWN_MEMBERS.contains(&&**name) {
                 return Err(S::Error::custom(format_args!("{name} is set twice")));
             }
-            body.serialize_entry(name, value)?;
+            if self.tools.is_some() || !TOOL_MEMBERS.contains(&&**name) {
+                body.serialize_entry(name, value)?;
+            }
+        }
+        if let Some(tools) = self.tools {
+            body.serialize_entry("tools", tools)?;
         }
         body.serialize_entry("messages", &Messages(self))?;
         body.end()
@@ -86,21 +77,34 @@ struct Messages<'a>(&'a Request<'a>);
 impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct System<'a> {
+        struct Text<'a> {
             role: &'static str,
             content: &'a str,
         }
 
-        let Request { instructions, messages, .. } = self.0;
+        let Request { instructions, entries, .. } = self.0;
         let mut list = serializer.serialize_seq(None)?;
         if !instructions.is_empty() {
-            list.serialize_element(&System { role: "system", content: instructions })?;
+            list.serialize_element(&Text { role: "system", content: instructions })?;
         }
-        for message in *messages {
-            list.serialize_element(message)?;
+        let spoken = spoken_by_user(entries);
+        for (index, Entry { message, .. }) in entries.iter().enumerate() {
+            match message {
+                Message::System { content } if spoken == Some(index) => {
+                    list.serialize_element(&Text { role: "user", content })?;
+                }
+                message => list.serialize_element(message)?,
+            }
         }
         list.end()
     }
+}
+
+/// Some models take no conversation that does not begin with a person's message. Where a summary has replaced it, the
+/// summary is sent as one.
+fn spoken_by_user(entries: &[Entry]) -> Option<usize> {
+    let first = entries.iter().position(|entry| !matches!(entry.message, Message::System { .. }))?;
+    if matches!(entries[first].message, Message::User { .. }) { None } else { first.checked_sub(1) }
 }
 
 /// One event of an answer, or the whole answer of a server that does not stream.

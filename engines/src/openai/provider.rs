@@ -35,6 +35,9 @@ impl Provider {
         if let Some(name) = OWN_MEMBERS.iter().find(|name| settings.extra_body.contains_key(**name)) {
             return Err(unavailable(format!("extra_body may not set {name:?}")));
         }
+        if settings.context_window == Some(0) {
+            return Err(unavailable("context_window may not be 0"));
+        }
         let base = base_url(&settings.base_url)?;
         Ok(Self {
             rates: settings.prices.map(Rates::new).transpose()?,

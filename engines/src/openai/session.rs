@@ -1,51 +1,63 @@
-//! A session: the loop of model calls that is a turn.
+//! A session: runs one turn at a time, and can be dropped at any point of it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
-use super::answer::Answer;
-use super::call::{Call, Step};
-use super::protocol::{self, Message};
+use super::attachments;
+use super::host::{self, Line, Reply};
 use super::provider::Provider;
-use super::stream::Reading;
-use super::usage;
-use crate::contract::{EngineError, EngineEvent, EngineSession, TurnDone, TurnInput, Usage};
+use super::turn::{Place, Turn};
+use crate::contract::{Answer, EngineError, EngineEvent, EngineSession, InputMessage, TurnInput};
 
 pub(super) struct Session {
     provider: Arc<Provider>,
-    model: Arc<str>,
-    /// The running turn. It lives here and not in the future that `next` returns, so that one can be dropped.
-    turn: Option<BoxStream<'static, EngineEvent>>,
+    place: Place,
+    running: Option<Running>,
     was_interrupted: bool,
 }
 
+/// The running turn. It lives here and not in the future that `next` returns, so that one can be dropped.
+struct Running {
+    /// The loop, with its connection and its tool; dropping it ends them. Gives the turn's last event.
+    turn: BoxFuture<'static, EngineEvent>,
+    line: Line,
+    expects: Expects,
+}
+
+/// What the turn waits for, as the last event has told.
+enum Expects {
+    Nothing,
+    Proceed,
+    Answer(String),
+}
+
 impl Session {
-    pub(super) fn new(provider: Arc<Provider>, model: Arc<str>) -> Self {
-        Self { provider, model, turn: None, was_interrupted: false }
+    pub(super) fn new(provider: Arc<Provider>, place: Place) -> Self {
+        Self { provider, place, running: None, was_interrupted: false }
     }
 }
 
 #[async_trait]
 impl EngineSession for Session {
     async fn send(&mut self, input: TurnInput) -> Result<(), EngineError> {
-        if self.turn.is_some() || self.was_interrupted {
-            return Err(EngineError::Unavailable("a turn is already running in this session".to_owned()));
+        let refused = |reason: &str| Err(EngineError::Unavailable(reason.to_owned()));
+        if self.running.is_some() || self.was_interrupted {
+            return refused("a turn is already running in this session");
         }
         if input.messages.is_empty() {
-            return Err(EngineError::Unavailable("a turn needs a message to answer".to_owned()));
+            return refused("a turn needs a message to answer");
         }
-        let turn = Turn::new(Arc::clone(&self.provider), Arc::clone(&self.model), protocol::context(input));
-        self.turn = Some(
-            stream::unfold(Box::new(turn), |mut turn| async {
-                let event = turn.next().await?;
-                Some((event, turn))
-            })
-            .boxed(),
-        );
+        if input.context.is_empty() {
+            return refused("a turn needs a context to answer from");
+        }
+        attachments::check(&input.messages)?;
+        let (host, line) = host::line();
+        let turn = Turn::new(Arc::clone(&self.provider), self.place.clone(), host, input.context)?;
+        self.running = Some(Running { turn: turn.run().boxed(), line, expects: Expects::Nothing });
         Ok(())
     }
 
@@ -53,84 +65,47 @@ impl EngineSession for Session {
         if std::mem::take(&mut self.was_interrupted) {
             return EngineEvent::Interrupted;
         }
-        if let Some(turn) = &mut self.turn
-            && let Some(event) = turn.next().await
-        {
-            if event.ends_turn() {
-                self.turn = None;
-            }
-            return event;
+        let Some(Running { turn, line, expects }) = &mut self.running else {
+            return std::future::pending().await;
+        };
+        let event = tokio::select! {
+            biased;
+            Some(event) = line.events.recv() => event,
+            last = turn => last,
+        };
+        *expects = match &event {
+            EngineEvent::Boundary => Expects::Proceed,
+            EngineEvent::Asked { id, .. } => Expects::Answer(id.clone()),
+            _ => Expects::Nothing,
+        };
+        if event.ends_turn() {
+            self.running = None;
         }
-        std::future::pending().await
+        event
+    }
+
+    async fn proceed(&mut self, messages: Vec<InputMessage>) {
+        if let Some(Running { line, expects, .. }) = &mut self.running
+            && matches!(expects, Expects::Proceed)
+        {
+            *expects = Expects::Nothing;
+            let _ = line.replies.send(Reply::Proceed(messages));
+        }
+    }
+
+    async fn answer(&mut self, id: &str, answer: Answer) {
+        if let Some(Running { line, expects, .. }) = &mut self.running
+            && matches!(expects, Expects::Answer(expected) if expected == id)
+        {
+            *expects = Expects::Nothing;
+            let _ = line.replies.send(Reply::Answer(answer));
+        }
     }
 
     async fn interrupt(&mut self) {
-        // Dropping the turn closes its connection, by which a server knows that it can stop.
-        self.was_interrupted |= self.turn.take().is_some();
+        // Dropping the turn closes its connection, by which a server knows that it can stop, and ends its tool.
+        self.was_interrupted |= self.running.take().is_some();
     }
 
     async fn close(self: Box<Self>, _: Duration) {}
-}
-
-/// A turn: model calls until one calls no tools.
-struct Turn {
-    provider: Arc<Provider>,
-    state: State,
-    done: TurnDone,
-}
-
-enum State {
-    Calling(Box<Call>),
-    /// The answer was given; the body of the last call may have an end still to come.
-    Answered(Option<Box<Reading>>),
-    Over,
-}
-
-impl Turn {
-    fn new(provider: Arc<Provider>, model: Arc<str>, messages: Vec<Message>) -> Self {
-        let call = Call::new(Arc::clone(&provider), model, messages.into());
-        Self { provider, state: State::Calling(Box::new(call)), done: TurnDone::default() }
-    }
-
-    async fn next(&mut self) -> Option<EngineEvent> {
-        match &mut self.state {
-            State::Calling(call) => match call.next().await {
-                Step::Event(event) => Some(event),
-                Step::Answered(answer, rest) => Some(self.answered(answer, rest)),
-                Step::Failed(error) => Some(self.failed(error)),
-            },
-            State::Answered(rest) => {
-                if let Some(rest) = rest.take() {
-                    rest.finish().await;
-                }
-                self.state = State::Over;
-                Some(EngineEvent::TurnDone(self.done))
-            }
-            State::Over => None,
-        }
-    }
-
-    fn answered(&mut self, answer: Answer, rest: Option<Box<Reading>>) -> EngineEvent {
-        if answer.calls_tools() {
-            return self.failed(EngineError::Provider {
-                status: None,
-                retry_after: None,
-                detail: "the model called a tool, although it was offered none".to_owned(),
-            });
-        }
-        let message = answer.into_message(&self.provider);
-        self.count(message.usage);
-        self.state = State::Answered(rest);
-        EngineEvent::MessageDone(message)
-    }
-
-    fn count(&mut self, usage: Usage) {
-        self.done.usage = if self.done.iterations == 0 { usage } else { usage::sum(self.done.usage, usage) };
-        self.done.iterations += 1;
-    }
-
-    fn failed(&mut self, error: EngineError) -> EngineEvent {
-        self.state = State::Over;
-        EngineEvent::Failed(error)
-    }
 }

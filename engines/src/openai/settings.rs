@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+
+use super::permissions::Permissions;
+use crate::tools::ToolSource;
 
 /// Settings of one agent on the `openai` engine. The root crate fills them from its own table of agents.
 #[derive(Debug, Clone)]
@@ -23,6 +27,27 @@ pub struct Settings {
     pub extra_headers: BTreeMap<String, Secret>,
     /// Members added to each request's body (`temperature`, `max_tokens`, …); never one that the engine sets itself.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
+    /// Where the tools come from. Of two tools of one name the first counts.
+    pub sources: Vec<Arc<dyn ToolSource>>,
+    /// Which calls of them run.
+    pub permissions: Permissions,
+    /// Whether `ask_user` is offered, by which the model asks a person ([`Asked::Question`]).
+    ///
+    /// [`Asked::Question`]: crate::contract::Asked::Question
+    pub ask_user: bool,
+    /// Whether `spawn_agent` is offered, by which the model gives work to another agent ([`Asked::Spawn`]), and the
+    /// names of the agents that it is told of; none: it may name any.
+    ///
+    /// [`Asked::Spawn`]: crate::contract::Asked::Spawn
+    pub spawn_agent: Option<Vec<String>>,
+    /// The most model calls in one turn; those that summarise are not counted.
+    pub max_iterations: u32,
+    /// What one turn may have cost, in billionths of a US dollar, when it makes another model call; `None`: any amount.
+    /// Calls whose cost is unknown count nothing.
+    pub max_cost_nanos: Option<i64>,
+    /// How many tokens the model takes. A context that comes near is summarised; `None`: only once the server has
+    /// refused it.
+    pub context_window: Option<u64>,
     /// How often one model call is tried before its first token, the first try included.
     pub max_tries: u32,
     /// The longest wait for a connection.
@@ -47,6 +72,13 @@ impl Default for Settings {
             prices: None,
             extra_headers: BTreeMap::new(),
             extra_body: serde_json::Map::new(),
+            sources: Vec::new(),
+            permissions: Permissions::default(),
+            ask_user: false,
+            spawn_agent: None,
+            max_iterations: 100,
+            max_cost_nanos: None,
+            context_window: None,
             max_tries: 4,
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_mins(5),

@@ -2,10 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
 
+mod openai_attachments;
+mod openai_calls;
+mod openai_compaction;
+mod openai_context;
+mod openai_host_tools;
+mod openai_loop;
 mod openai_oracle;
+mod openai_overflow;
+mod openai_permissions;
 mod openai_retries;
 mod openai_sessions;
 mod openai_settings;
 mod openai_streams;
 mod script;
+mod tools;
 mod turns;

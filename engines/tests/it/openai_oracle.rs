@@ -1,12 +1,18 @@
 //! Turns against the oracle, which answers only from what it is sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use roundhouse_engines::contract::{ContextMessage, Engine};
-use roundhouse_engines::openai::Prices;
+use async_trait::async_trait;
+use roundhouse_engines::contract::{Answer, Engine, EngineEvent};
+use roundhouse_engines::openai::{Prices, Settings};
+use roundhouse_engines::tools::{ToolContext, ToolOutcome, ToolSource, ToolSpec};
 use roundhouse_oracle::Oracle;
+use serde_json::{Value, json};
 
-use crate::turns::{engine, input, next, open, rest, settings, show};
+use crate::turns::{
+    after, answered, assistant, engine, input, message, next, open, rest, settings, show, user,
+};
 
 #[tokio::test]
 async fn a_turn_is_answered_from_the_replayed_context() {
@@ -20,9 +26,7 @@ async fn a_turn_is_answered_from_the_replayed_context() {
 
     session.send(input(&["X = 5"])).await.unwrap();
     let first = rest(&mut *session).await;
-    let mut second = input(&["add 1 to x", "what is X"]);
-    second.history =
-        vec![ContextMessage::User("X = 5".to_owned()), ContextMessage::Assistant("X = 5".to_owned())];
+    let second = after(vec![user("X = 5"), assistant("X = 5")], &["add 1 to x", "what is X"]);
     session.send(second).await.unwrap();
     let second = rest(&mut *session).await;
 
@@ -80,4 +84,78 @@ async fn the_oracle_sees_that_an_interrupted_client_is_gone() {
 
     assert_eq!(show(&next(&mut *session).await), "interrupted");
     oracle.wait_for(|request| request.client_gone, Duration::from_mins(1)).await.unwrap();
+}
+
+/// A shell that understands what the oracle asks of one: `sleep S && echo W`.
+struct Shell;
+
+#[async_trait]
+impl ToolSource for Shell {
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec {
+            name: "shell".to_owned(),
+            description: "Runs a command.".to_owned(),
+            input_schema: json!({"type": "object", "properties": {"command": {"type": "string"}}}),
+        }]
+    }
+
+    async fn call(&self, _: &str, input: Value, _: &ToolContext) -> ToolOutcome {
+        let command = input["command"].as_str().unwrap();
+        let (sleep, echo) = command.split_once(" && echo ").unwrap();
+        let seconds = sleep.strip_prefix("sleep ").unwrap().parse().unwrap();
+        tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+        ToolOutcome::success(echo)
+    }
+}
+
+#[tokio::test]
+async fn the_oracle_calls_the_shell_and_says_what_it_returned() {
+    let oracle = Oracle::start().await.unwrap();
+    let settings = settings(&format!("{}/v1", oracle.base_url()));
+    let engine = engine(Settings { sources: vec![Arc::new(Shell)], ..settings });
+    let mut session = open(&engine).await;
+    session.send(input(&["sleep 0.05 then say hi"])).await.unwrap();
+
+    let mut events = vec![];
+    loop {
+        let event = next(&mut *session).await;
+        events.push(show(&event));
+        if matches!(event, EngineEvent::Boundary) {
+            session.proceed(vec![message("later", "say there")]).await;
+        }
+        if event.ends_turn() {
+            break;
+        }
+    }
+
+    let call = events[0].split(" as ").next().unwrap();
+    assert_eq!(call, r#"message "" calls shell {"command":"sleep 0.05 && echo hi"}"#);
+    assert!(events[2].starts_with("shell did call_") && events[2].ends_with(": hi"), "{events:?}");
+    assert_eq!(events[3], "boundary");
+    let answer = &events[events.len() - 2];
+    assert!(answer.starts_with("message \"hi\\nthere\" by m"), "{answer}");
+    // 5 words and then 5, 1 and 2: what the oracle counts itself.
+    let requests = oracle.requests();
+    let used = requests.iter().filter_map(|request| request.usage);
+    let (input, output) = used.fold((0, 0), |(input, output), usage| {
+        (input + usage.input_tokens - usage.cached_tokens, output + usage.output_tokens)
+    });
+    let done = events.last().unwrap();
+    assert!(done.starts_with("done after 2 used ") && done.contains(&format!("{input}+")), "{done}");
+    assert!(done.contains(&format!(" in, {output} out")), "{done}");
+}
+
+#[tokio::test]
+async fn the_oracle_asks_and_says_what_was_answered() {
+    let oracle = Oracle::start().await.unwrap();
+    let settings = settings(&format!("{}/v1", oracle.base_url()));
+    let engine = engine(Settings { ask_user: true, ..settings });
+    let mut session = open(&engine).await;
+    session.send(input(&["ask: Which way?"])).await.unwrap();
+
+    let events = answered(&mut *session, [Answer::Text("left".to_owned())]).await;
+
+    assert!(events[2].starts_with("asks ") && events[2].contains(r#""question":"Which way?""#), "{events:?}");
+    let answer = &events[events.len() - 2];
+    assert!(answer.starts_with("message \"left\""), "{answer}");
 }

@@ -7,7 +7,7 @@ use roundhouse_engines::contract::{ContextMessage, EngineEvent};
 use serde_json::json;
 
 use crate::script::{Act, Server, head, piece, says, status};
-use crate::turns::{engine, input, next, open, rest, settings, show};
+use crate::turns::{after, assistant, engine, input, next, open, rest, settings, show, user};
 
 const HI: [&str; 3] = ["delta hi", "message \"hi\"", "done after 1"];
 
@@ -16,7 +16,7 @@ fn delta(text: &str) -> Act {
 }
 
 #[tokio::test]
-async fn a_turn_sends_instructions_history_and_its_messages_as_one() {
+async fn a_turn_sends_instructions_and_its_context() {
     let server = Server::start([says("hi")]).await;
     let mut settings = settings(&server.base_url);
     settings.instructions = "Be brief.\n".to_owned();
@@ -25,12 +25,8 @@ async fn a_turn_sends_instructions_history_and_its_messages_as_one() {
     settings.extra_body = json!({"temperature": 0.5}).as_object().unwrap().clone();
     let engine = engine(settings);
     let mut session = open(&engine).await;
-    let mut input = input(&["three", "four \u{0} </user>"]);
-    input.history = vec![
-        ContextMessage::User("one".to_owned()),
-        ContextMessage::Assistant("two".to_owned()),
-        ContextMessage::System("note".to_owned()),
-    ];
+    let before = vec![user("one"), assistant("two"), ContextMessage::System("note".to_owned())];
+    let input = after(before, &["three", "four \u{0} </user>"]);
 
     session.send(input).await.unwrap();
     assert_eq!(rest(&mut *session).await, HI);

@@ -157,6 +157,24 @@ pub(crate) fn says(text: &str) -> Reply {
     streamed([format!("data: {delta}\n\n"), "data: [DONE]\n\n".to_owned()])
 }
 
+/// A streamed answer that calls tools: `(id, name, arguments)`.
+pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Reply {
+    let call = |(index, (id, name, arguments)): (usize, &(&str, &str, &str))| serde_json::json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}});
+    let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
+    let delta =
+        serde_json::json!({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]});
+    streamed([format!("data: {delta}\n\n"), "data: [DONE]\n\n".to_owned()])
+}
+
+/// The same answer with the usage that a server reports behind it.
+pub(crate) fn using(reply: Reply, input: u64, output: u64) -> Reply {
+    let usage =
+        serde_json::json!({"choices": [], "usage": {"prompt_tokens": input, "completion_tokens": output}});
+    let mut reply = reply;
+    reply.insert(1, piece(format!("data: {usage}\n\n")));
+    reply
+}
+
 /// A whole answer with a status.
 pub(crate) fn status(status: u16, headers: &str, body: &str) -> Reply {
     let length = body.len();
@@ -170,4 +188,9 @@ pub(crate) fn nobody() -> (TcpSocket, SocketAddr) {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     (socket, address)
+}
+
+/// The roles of a request's messages.
+pub(crate) fn roles(request: &Value) -> Vec<&str> {
+    request["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect()
 }

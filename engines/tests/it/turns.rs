@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use roundhouse_engines::contract::{
-    Engine, EngineEvent, EngineSession, InputMessage, OpenSession, TurnInput, Usage,
+    Answer, Asked, ContextMessage, Engine, EngineEvent, EngineSession, InputMessage, OpenSession, ToolCall,
+    TurnInput, Usage,
 };
 use roundhouse_engines::openai::{OpenAi, Settings};
 
@@ -34,22 +35,54 @@ pub(crate) async fn open(engine: &OpenAi) -> Box<dyn EngineSession> {
     engine.open(spec).await.unwrap()
 }
 
+pub(crate) fn message(id: &str, text: &str) -> InputMessage {
+    InputMessage { id: id.to_owned(), text: text.to_owned(), attachments: vec![] }
+}
+
+pub(crate) fn user(text: &str) -> ContextMessage {
+    ContextMessage::User { text: text.to_owned(), attachments: vec![] }
+}
+
+pub(crate) fn assistant(text: &str) -> ContextMessage {
+    ContextMessage::Assistant { text: text.to_owned(), tool_calls: vec![] }
+}
+
+/// Messages that are answered without anything before them.
 pub(crate) fn input(texts: &[&str]) -> TurnInput {
-    let message =
-        |(index, text): (usize, &&str)| InputMessage { id: format!("job-{index}"), text: (*text).to_owned() };
-    TurnInput { history: vec![], messages: texts.iter().enumerate().map(message).collect() }
+    after(vec![], texts)
+}
+
+/// Messages that are answered, behind what was said before.
+pub(crate) fn after(mut context: Vec<ContextMessage>, texts: &[&str]) -> TurnInput {
+    context.push(user(&texts.join("\n\n")));
+    let messages = texts.iter().enumerate().map(|(index, text)| message(&format!("job-{index}"), text));
+    TurnInput { context, messages: messages.collect() }
 }
 
 pub(crate) async fn next(session: &mut dyn EngineSession) -> EngineEvent {
     tokio::time::timeout(TOO_LONG, session.next()).await.expect("an event in time")
 }
 
-/// The rest of the running turn.
+/// The rest of the running turn, in which nothing is asked and nothing comes in between.
 pub(crate) async fn rest(session: &mut dyn EngineSession) -> Vec<String> {
+    answered(session, []).await
+}
+
+/// The rest of the running turn; what it asks is answered with these, one after the other.
+pub(crate) async fn answered(
+    session: &mut dyn EngineSession,
+    answers: impl IntoIterator<Item = Answer>,
+) -> Vec<String> {
+    let mut answers = answers.into_iter();
     let mut shown = vec![];
     loop {
         let event = next(session).await;
         shown.push(show(&event));
+        match &event {
+            EngineEvent::Boundary => session.proceed(vec![]).await,
+            EngineEvent::Asked { id, .. } => session.answer(id, answers.next().unwrap()).await,
+            _ => {}
+        }
         if event.ends_turn() {
             return shown;
         }
@@ -58,9 +91,14 @@ pub(crate) async fn rest(session: &mut dyn EngineSession) -> Vec<String> {
 
 /// One turn of a new session.
 pub(crate) async fn turn(settings: Settings) -> Vec<String> {
+    answer_to(settings, input(&["hello"])).await
+}
+
+/// One turn of a new session with this input.
+pub(crate) async fn answer_to(settings: Settings, input: TurnInput) -> Vec<String> {
     let engine = engine(settings);
     let mut session = open(&engine).await;
-    session.send(input(&["hello"])).await.unwrap();
+    session.send(input).await.unwrap();
     rest(&mut *session).await
 }
 
@@ -77,15 +115,41 @@ pub(crate) fn show(event: &EngineEvent) -> String {
             if let Some(thinking) = &message.thinking {
                 write!(shown, " thought {thinking:?}").unwrap();
             }
+            for call in &message.tool_calls {
+                write!(shown, " calls {}", show_call(call)).unwrap();
+            }
             if let Some(model) = &message.model {
                 write!(shown, " by {model}").unwrap();
             }
             shown + &show_usage(&message.usage)
         }
+        EngineEvent::ToolStarted(call) => format!("started {}", show_call(call)),
+        EngineEvent::ToolOutput { id, text } => format!("output of {id}: {text}"),
+        EngineEvent::ToolDone { id, name, success, result } => {
+            let how = if *success { "did" } else { "failed" };
+            format!("{name} {how} {id}: {result}")
+        }
+        EngineEvent::Boundary => "boundary".to_owned(),
+        EngineEvent::Asked { asked: Asked::Permission { call }, .. } => {
+            format!("may it {}", show_call(call))
+        }
+        EngineEvent::Asked { asked: Asked::Question(questions), .. } => format!("asks {questions}"),
+        EngineEvent::Asked { asked: Asked::Spawn { agent, message, wait }, .. } => {
+            format!("spawns {agent} for {message:?}{}", if *wait { " and waits" } else { "" })
+        }
+        EngineEvent::Compacted { summary, replaced, usage } => {
+            format!("{replaced} became {summary:?}") + &show_usage(usage)
+        }
         EngineEvent::TurnDone(done) => format!("done after {}", done.iterations) + &show_usage(&done.usage),
         EngineEvent::Interrupted => "interrupted".to_owned(),
         EngineEvent::Failed(error) => format!("failed: {error}"),
     }
+}
+
+/// Ids that are made up differ from run to run.
+fn show_call(ToolCall { id, name, arguments }: &ToolCall) -> String {
+    let id = if id.len() == 37 && id.starts_with("call_") { "ours" } else { id };
+    format!("{name} {arguments} as {id}")
 }
 
 fn show_usage(usage: &Usage) -> String {

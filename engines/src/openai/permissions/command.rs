@@ -10,8 +10,8 @@ const HARMLESS: [&str; 5] = ["2>&1", ">/dev/null", "2>/dev/null", "&>/dev/null",
 
 /// Words that are followed by a command.
 const WRAPPERS: [&str; 20] = [
-    "!", "builtin", "command", "do", "doas", "elif", "else", "env", "eval", "exec", "if", "nice", "nohup", "setsid",
-    "sudo", "then", "time", "until", "while", "xargs",
+    "!", "builtin", "command", "do", "doas", "elif", "else", "env", "eval", "exec", "if", "nice", "nohup",
+    "setsid", "sudo", "then", "time", "until", "while", "xargs",
 ];
 
 /// What may run as one command of its own.
@@ -39,7 +39,9 @@ impl<'a> Part<'a> {
 
     /// Whether it certainly begins with these words.
     pub(super) fn is_plainly(&self, beginning: &[String]) -> bool {
-        self.is_plain && self.words.len() >= beginning.len() && self.words.iter().zip(beginning).all(|(a, b)| a == b)
+        self.is_plain
+            && self.words.len() >= beginning.len()
+            && self.words.iter().zip(beginning).all(|(a, b)| a == b)
     }
 
     /// Whether it may begin with these words.
@@ -84,7 +86,9 @@ fn is_harmless(command: &str, at: usize) -> bool {
 fn bare(words: &[&str]) -> Vec<String> {
     let words = without_redirections(words);
     let mut bare = words.iter().map(|word| word.replace(['\'', '"', '\\'], "")).peekable();
-    while bare.next_if(|word| word.is_empty() || is_assignment(word) || WRAPPERS.contains(&&**word)).is_some() {}
+    while bare.next_if(|word| word.is_empty() || is_assignment(word) || WRAPPERS.contains(&&**word)).is_some()
+    {
+    }
     let mut bare: Vec<_> = bare.collect();
     if let Some(name) = bare.first_mut()
         && let Some((_, last)) = name.rsplit_once('/')

@@ -120,7 +120,8 @@ impl Permissions {
     /// The verdict of the most specific rule, among equals the strictest.
     fn judge(&self, tool: &str, part: Option<&command::Part<'_>>) -> Verdict {
         let lists = [(Verdict::Allow, &self.allow), (Verdict::Ask, &self.ask), (Verdict::Deny, &self.deny)];
-        let rules = lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)));
+        let rules =
+            lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)));
         rules
             .filter(|(verdict, rule)| rule.tool == tool && rule.covers(*verdict, part))
             .map(|(verdict, rule)| (rule.words.len(), verdict))

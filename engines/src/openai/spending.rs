@@ -1,0 +1,59 @@
+//! What a turn has used, and what it may use.
+
+use super::settings::Settings;
+use super::usage;
+use crate::contract::{EngineError, TurnDone, Usage};
+
+/// The model calls of this run of a turn. A turn that goes on after a crash begins with nothing used.
+#[derive(Debug, Default)]
+pub(super) struct Spending {
+    iterations: u32,
+    usage: Option<Usage>,
+    /// All costs that are known.
+    cost_nanos: i64,
+}
+
+impl Spending {
+    pub(super) fn has_begun(&self) -> bool {
+        self.iterations > 0
+    }
+
+    pub(super) fn add_iteration(&mut self, usage: Usage) {
+        self.iterations += 1;
+        self.add(usage);
+    }
+
+    /// Adds a call that is no iteration.
+    pub(super) fn add(&mut self, usage: Usage) {
+        self.cost_nanos = self.cost_nanos.saturating_add(usage.cost_nanos.unwrap_or(0));
+        self.usage = Some(self.usage.map_or(usage, |sum| usage::sum(sum, usage)));
+    }
+
+    /// Whether there may be another model call.
+    pub(super) fn check(&self, settings: &Settings) -> Result<(), EngineError> {
+        let most = settings.max_iterations;
+        if self.iterations >= most {
+            let calls = if most == 1 { "1 model call" } else { &format!("{most} model calls") };
+            return Err(EngineError::Limit(format!(
+                "it has made {calls}, and max_iterations allows no more"
+            )));
+        }
+        match settings.max_cost_nanos {
+            Some(most) if self.cost_nanos >= most => Err(EngineError::Limit(format!(
+                "it has cost {} USD, and its agent may spend {} USD",
+                dollars(self.cost_nanos),
+                dollars(most)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn done(&self) -> TurnDone {
+        TurnDone { iterations: self.iterations, usage: self.usage.unwrap_or_default() }
+    }
+}
+
+fn dollars(nanos: i64) -> String {
+    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos.rem_euclid(1_000_000_000));
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

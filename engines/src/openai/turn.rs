@@ -1,0 +1,196 @@
+//! A turn: model calls, each with the tools that it calls, until one calls none.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::answer::Answer;
+use super::attachments;
+use super::call::{Call, Prompt, Step};
+use super::compaction::Compaction;
+use super::conversation::{Conversation, Tokens};
+use super::execution;
+use super::host::Host;
+use super::provider::Provider;
+use super::spending::Spending;
+use super::stream::Reading;
+use super::toolbox::{self, Toolbox};
+use crate::contract::{AssistantMessage, ContextMessage, EngineError, EngineEvent, ToolCall};
+
+/// Where and for whom turns run.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) model: Arc<str>,
+    pub(super) cwd: PathBuf,
+    /// The name under which tools start processes.
+    pub(super) owner: String,
+}
+
+pub(super) struct Turn {
+    pub(super) provider: Arc<Provider>,
+    pub(super) place: Place,
+    pub(super) host: Host,
+    pub(super) toolbox: Toolbox,
+    pub(super) conversation: Conversation,
+    pub(super) spending: Spending,
+    pub(super) compaction: Compaction,
+    instructions: Arc<str>,
+    /// The tools as the request has them.
+    tools: Option<Arc<RawValue>>,
+}
+
+/// Why a model call brought no answer.
+pub(super) enum CallError {
+    /// The context was too long.
+    Overflow(EngineError),
+    Other(EngineError),
+}
+
+impl Turn {
+    pub(super) fn new(
+        provider: Arc<Provider>,
+        place: Place,
+        host: Host,
+        context: Vec<ContextMessage>,
+    ) -> Result<Self, EngineError> {
+        let toolbox = Toolbox::new(&provider.settings);
+        Ok(Self {
+            place,
+            host,
+            tools: toolbox.list()?,
+            toolbox,
+            conversation: Conversation::new(context),
+            spending: Spending::default(),
+            compaction: Compaction::default(),
+            instructions: provider.settings.instructions.as_str().into(),
+            provider,
+        })
+    }
+
+    /// Runs the turn and gives its last event.
+    pub(super) async fn run(mut self) -> EngineEvent {
+        match self.answer().await {
+            Ok(()) => EngineEvent::TurnDone(self.spending.done()),
+            Err(error) => EngineEvent::Failed(error),
+        }
+    }
+
+    async fn answer(&mut self) -> Result<(), EngineError> {
+        loop {
+            self.spending.check(&self.provider.settings)?;
+            self.compact_in_time().await?;
+            self.spending.check(&self.provider.settings)?;
+            if self.spending.has_begun() {
+                let messages = self.host.boundary().await;
+                attachments::check(&messages)?;
+                self.conversation.add_input(messages);
+            }
+            let (message, rest) = self.iterate().await?;
+            let calls = message.tool_calls.clone();
+            self.host.tell(EngineEvent::MessageDone(message)).await;
+            if let Some(rest) = rest {
+                rest.finish().await;
+            }
+            if calls.is_empty() {
+                return Ok(());
+            }
+            for call in calls {
+                self.use_tool(call).await;
+            }
+        }
+    }
+
+    /// One model call, with a shorter context where the first was too long.
+    async fn iterate(&mut self) -> Result<(AssistantMessage, Option<Box<Reading>>), EngineError> {
+        let (answer, rest) = match self.call(self.prompt(), true).await {
+            Err(CallError::Overflow(error)) => {
+                self.compact_after(error).await?;
+                self.call(self.prompt(), true).await.map_err(CallError::into_last)?
+            }
+            other => other.map_err(CallError::into_last)?,
+        };
+        if answer.calls_tools() && self.toolbox.is_empty() {
+            return Err(EngineError::Provider {
+                status: None,
+                retry_after: None,
+                detail: "the model called a tool, although it was offered none".to_owned(),
+            });
+        }
+        let message = answer.into_message(&self.provider, self.conversation.ids());
+        self.spending.add_iteration(message.usage);
+        self.conversation.add_answer(&message);
+        Ok((message, rest))
+    }
+
+    fn prompt(&self) -> Prompt {
+        Prompt {
+            model: Arc::clone(&self.place.model),
+            instructions: Arc::clone(&self.instructions),
+            entries: self.conversation.entries(),
+            tools: self.tools.clone(),
+        }
+    }
+
+    /// About how many tokens the next model call has.
+    pub(super) fn tokens(&self) -> Tokens {
+        self.conversation.tokens(self.tokens_around())
+    }
+
+    /// About how many of them are not in messages.
+    pub(super) fn tokens_around(&self) -> Tokens {
+        Tokens::of(&self.instructions) + toolbox::tokens(self.tools.as_deref())
+    }
+
+    /// Makes a model call. What it says is told as it comes, if it is for the one who asked.
+    pub(super) async fn call(
+        &mut self,
+        prompt: Prompt,
+        is_answer: bool,
+    ) -> Result<(Answer, Option<Box<Reading>>), CallError> {
+        let mut call = Box::new(Call::new(Arc::clone(&self.provider), prompt));
+        loop {
+            match call.next().await {
+                Step::Event(event) => {
+                    if is_answer || matches!(event, EngineEvent::Retry { .. }) {
+                        self.host.tell(event).await;
+                    }
+                }
+                Step::Answered(answer, rest) => return Ok((answer, rest)),
+                Step::Failed(error) => return Err(CallError::Other(error)),
+                Step::Overflowed(error) => return Err(CallError::Overflow(error)),
+            }
+        }
+    }
+
+    async fn use_tool(&mut self, call: ToolCall) {
+        let outcome =
+            execution::run(&call, &self.toolbox, &self.provider.settings, &self.place, &mut self.host).await;
+        let ToolCall { id, name, .. } = call;
+        self.conversation.add_result(&id, outcome.text.clone());
+        let done = EngineEvent::ToolDone { id, name, success: outcome.success, result: outcome.text };
+        self.host.tell(done).await;
+    }
+}
+
+impl CallError {
+    /// The error, if there is no other way.
+    pub(super) fn into_last(self) -> EngineError {
+        match self {
+            Self::Overflow(error) => does_not_fit(error, ""),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+/// Says that the context is too long, with the words of the one who found that.
+pub(super) fn does_not_fit(error: EngineError, beside: &str) -> EngineError {
+    match error {
+        EngineError::Provider { status, retry_after, detail } => EngineError::Provider {
+            status,
+            retry_after,
+            detail: format!("the conversation is too long for the model{beside}: {detail}"),
+        },
+        other => other,
+    }
+}

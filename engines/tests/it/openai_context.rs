@@ -1,0 +1,68 @@
+//! Contexts that a turn begins with.
+
+use roundhouse_engines::contract::{ContextMessage, EngineError, ToolCall, TurnInput};
+use serde_json::json;
+
+use crate::script::{Server, calls, roles, says};
+use crate::tools::with_tools;
+use crate::turns::{after, assistant, engine, input, message, open, rest, settings, user};
+
+fn called(id: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: "echo".to_owned(), arguments: "{}".to_owned() }
+}
+
+fn result(call: &str, text: &str) -> ContextMessage {
+    ContextMessage::Tool { call: call.to_owned(), text: text.to_owned() }
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_from_the_results_that_it_has() {
+    let server = Server::start([calls(&[("a", "echo", "{}")]), says("hi")]).await;
+    let (settings, _) = with_tools(settings(&server.base_url));
+    let engine = engine(settings);
+    let mut session = open(&engine).await;
+    let made = ContextMessage::Assistant { text: "see".to_owned(), tool_calls: vec![called("a")] };
+    let context = vec![user("hello"), made, result("a", "r")];
+
+    session.send(TurnInput { context, messages: vec![message("job", "hello")] }).await.unwrap();
+    let events = rest(&mut *session).await;
+
+    // The id that the model gives is in the context already.
+    assert_eq!(events[0], "message \"\" calls echo {} as ours");
+    assert_eq!(events.last().unwrap(), "done after 2");
+    let requests = server.requests();
+    assert_eq!(roles(&requests[0].body), ["user", "assistant", "tool"]);
+    assert_eq!(requests[0].body["messages"][1]["content"], "see");
+    let ids = |at: usize| requests[1].body["messages"][at]["tool_calls"][0]["id"].clone();
+    assert_ne!(ids(1), ids(3));
+    assert_eq!(requests[1].body["messages"][4]["tool_call_id"], ids(3));
+}
+
+#[tokio::test]
+async fn calls_and_results_that_have_lost_each_other_are_mended() {
+    let server = Server::start([says("hi")]).await;
+    let engine = engine(settings(&server.base_url));
+    let mut session = open(&engine).await;
+    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a"), called("b")] };
+    let context =
+        vec![result("0", "lost"), user("one"), made, result("b", "r"), result("c", "lost"), assistant("two")];
+
+    session.send(after(context, &["three"])).await.unwrap();
+    rest(&mut *session).await;
+
+    let request = &server.requests()[0].body;
+    assert_eq!(roles(request), ["user", "assistant", "tool", "tool", "assistant", "user"]);
+    assert_eq!(request["messages"][2]["content"], "[The result is no longer there.]");
+    assert_eq!(request["messages"][3], json!({"role": "tool", "tool_call_id": "b", "content": "r"}));
+}
+
+#[tokio::test]
+async fn a_turn_needs_a_context() {
+    let server = Server::start([says("hi")]).await;
+    let engine = engine(settings(&server.base_url));
+    let mut session = open(&engine).await;
+
+    let error = session.send(TurnInput { context: vec![], ..input(&["hello"]) }).await;
+
+    assert_eq!(error, Err(EngineError::Unavailable("a turn needs a context to answer from".to_owned())));
+}
