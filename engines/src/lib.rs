@@ -6,3 +6,4 @@
 pub mod contract;
 pub mod openai;
 pub mod process;
+pub mod tools;
