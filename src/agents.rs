@@ -8,7 +8,7 @@ use roundhouse_engines::openai::{self, OpenAi};
 use roundhouse_shared::domain::{Agent, EngineKind};
 use serde::Deserialize;
 
-use crate::config::{AgentSettings, Config, Environment};
+use crate::config::{ASK_USER, AgentSettings, Config, Environment, SPAWN_AGENT};
 use crate::http::{self, HttpError};
 use crate::terminal::chain;
 
@@ -69,6 +69,16 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
     };
     let headers = agent.extra_headers.iter();
     let defaults = engine_defaults(config);
+    let wrong = |what: &str, why: String| Runs::Nothing(format!("{what}: {why}"), Some(agent.model.clone()));
+    let tools = match agent.builtins() {
+        Ok(tools) => tools,
+        Err(why) => return wrong("tools", why),
+    };
+    let permissions = match agent.engine_permissions() {
+        Ok(permissions) => permissions,
+        Err(why) => return wrong("permissions", why),
+    };
+    let others = || config.agents.keys().cloned().collect();
     Runs::OpenAi(Box::new(openai::Settings {
         base_url: agent.base_url.clone(),
         api_key,
@@ -77,9 +87,22 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
         prices: agent.prices.map(Into::into),
         extra_headers: headers.map(|(name, value)| (name.clone(), value.reveal().into())).collect(),
         extra_body: agent.extra_body.clone(),
+        sources: vec![Arc::new(tools)],
+        permissions,
+        ask_user: agent.has_tool(ASK_USER),
+        spawn_agent: agent.has_tool(SPAWN_AGENT).then(others),
+        max_iterations: agent.max_iterations.unwrap_or(defaults.max_iterations),
+        max_cost_nanos: agent.max_cost.map(nanos),
+        context_window: agent.context_window.map(u64::from),
         max_tries: agent.max_tries.unwrap_or(defaults.max_tries),
         ..defaults
     }))
+}
+
+/// US dollars as billionths.
+#[expect(clippy::cast_possible_truncation, reason = "the configuration is checked to be a sum that fits")]
+fn nanos(dollars: f64) -> i64 {
+    (dollars * 1e9).round() as i64
 }
 
 /// Without any configured agent: the server that the variables of OpenAI's own clients name, and the demonstration.

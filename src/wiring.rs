@@ -130,6 +130,7 @@ impl Foundation {
             limits: roundhouse_worker::Limits {
                 turn_timeout: config.limits.turn_timeout,
                 cancel_grace: config.limits.cancel_grace,
+                interaction_timeout: config.limits.interaction_timeout,
             },
             store: self.store.clone(),
             heart: HeartStore { settings: config.store.clone(), data_dir: self.data_dir.clone() },

@@ -102,6 +102,13 @@ pub(crate) async fn cancel_session(app: &App, session: SessionId) -> Result<Canc
     Ok(cancelled)
 }
 
+/// Cancels all that a session has not done.
+pub(crate) async fn cancel_all(app: &App, session: SessionId) -> Result<(), ApiProblem> {
+    let cancelled = app.store.cancel_all(session).await?;
+    app.announcer.cancelled(session, &cancelled).await;
+    Ok(())
+}
+
 /// Cancels a job.
 pub(crate) async fn cancel_job(app: &App, job: JobId) -> Result<Cancelled, ApiProblem> {
     match app.store.cancel_job(job).await {

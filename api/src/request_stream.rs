@@ -145,19 +145,19 @@ impl RequestStream {
         if ours && event.name == EventName::JobStarted {
             self.turn = event.turn;
         }
-        let of_turn = self.turn.is_some() && event.turn == self.turn;
+        // What the turn says to other jobs that it took is for their own streams.
+        let of_turn = event.job.is_none() && self.turn.is_some() && event.turn == self.turn;
         if !ours && !of_turn {
             return;
         }
         match event.name {
-            EventName::JobAccepted if ours && self.told_accepted => return,
-            EventName::JobAccepted if ours => self.told_accepted = true,
+            EventName::JobAccepted if self.told_accepted => return,
+            EventName::JobAccepted => self.told_accepted = true,
             EventName::ChatResponse => {
-                self.seen_end |= ours;
+                self.seen_end = true;
                 return;
             }
-            EventName::TurnFailed => self.seen_end |= of_turn,
-            EventName::JobCancelled => self.seen_end |= ours,
+            EventName::TurnFailed | EventName::JobCancelled => self.seen_end = true,
             _ => {}
         }
         self.tell_accepted();

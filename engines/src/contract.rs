@@ -79,6 +79,9 @@ pub struct OpenSession {
     pub model: Option<String>,
     /// The session's working directory.
     pub cwd: PathBuf,
+    /// The mark of everything that is started for the session ([`crate::process::kill_leftovers`]): what a crash of ours
+    /// leaves running is found by it.
+    pub owner: Option<String>,
 }
 
 /// The input of one turn.

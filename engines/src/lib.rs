@@ -5,4 +5,5 @@
 
 pub mod contract;
 pub mod openai;
+pub mod process;
 pub mod tools;

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -75,23 +76,25 @@ impl Lifecycle {
     /// Waits for the end: the first signal stops softly, a second one or `grace` after the first stops hard. Returns
     /// once all tasks have ended, or a few seconds after the hard stop.
     pub async fn run(&self, grace: Duration) {
-        let signals = self.clone();
+        let stopped = self.clone();
+        // Once for both signals: the second may come before the first is dealt with.
+        let mut signals = Signals::listen();
         let waiting = async move {
             tokio::select! {
-                () = terminated() => {}
-                () = signals.soft.cancelled() => {}
+                () = signals.next() => {}
+                () = stopped.soft.cancelled() => {}
             }
             tracing::info!(grace_ms = grace.as_millis(), "stopping: finishing what runs");
-            signals.soft.cancel();
+            stopped.soft.cancel();
             tokio::select! {
-                () = terminated() => {}
+                () = signals.next() => {}
                 () = tokio::time::sleep(grace) => {}
-                () = signals.hard.cancelled() => {}
+                () = stopped.hard.cancelled() => {}
             }
             tracing::info!("stopping now: handing back what runs");
-            signals.hard.cancel();
+            stopped.hard.cancel();
             tokio::time::sleep(HARD_GRACE).await;
-            tracing::warn!(tasks = signals.tasks.len(), "some tasks did not end in time");
+            tracing::warn!(tasks = stopped.tasks.len(), "some tasks did not end in time");
         };
         self.tasks.close();
         tokio::select! {
@@ -118,17 +121,26 @@ impl Drop for VitalGuard {
     }
 }
 
-/// The next SIGTERM or SIGINT.
-async fn terminated() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-        (Ok(mut terminate), Ok(mut interrupt)) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT.
+struct Signals(Option<(Signal, Signal)>);
+
+impl Signals {
+    fn listen() -> Self {
+        let both = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+        Self(if let (Ok(terminate), Ok(interrupt)) = both { Some((terminate, interrupt)) } else { None })
+    }
+
+    /// The next of them.
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some((terminate, interrupt)) => {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
             }
+            // Without signal handlers the operating system ends the process by itself.
+            None => std::future::pending().await,
         }
-        // Without signal handlers the operating system ends the process by itself.
-        _ => std::future::pending().await,
     }
 }

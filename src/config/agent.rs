@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use roundhouse_engines::openai::Prices as EnginePrices;
+use roundhouse_engines::openai::{Permissions, Prices as EnginePrices};
+use roundhouse_engines::tools::Builtins;
 use roundhouse_shared::secret::Secret;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,18 @@ pub(crate) struct AgentSettings {
     /// How many tokens the model's context holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u32>,
+    /// The tools that the agent may use: built-in ones, `ask_user`, `spawn_agent`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tools: Vec<String>,
+    /// Which tool calls run, are asked about, never run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) permissions: Option<PermissionSettings>,
+    /// The most model calls in one turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_iterations: Option<u32>,
+    /// What one turn may cost, in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) max_cost: Option<f64>,
     /// How often one model call is tried before its first token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_tries: Option<u32>,
@@ -40,6 +53,49 @@ pub(crate) struct AgentSettings {
     /// Members added to each request's body.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub(crate) extra_body: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Which tool calls run, are asked about, never run: names of tools, or `shell(beginning of a command)`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PermissionSettings {
+    /// For calls that no rule covers: `allow`, `ask` or `deny`.
+    pub(crate) default: Option<String>,
+    /// What runs.
+    pub(crate) allow: Vec<String>,
+    /// What is asked about first.
+    pub(crate) ask: Vec<String>,
+    /// What never runs.
+    pub(crate) deny: Vec<String>,
+}
+
+/// The tools that the worker answers itself.
+pub(crate) const ASK_USER: &str = "ask_user";
+/// See [`ASK_USER`].
+pub(crate) const SPAWN_AGENT: &str = "spawn_agent";
+
+impl AgentSettings {
+    /// The permissions as the engine wants them, or what is wrong with them.
+    pub(crate) fn engine_permissions(&self) -> Result<Permissions, String> {
+        let Some(settings) = &self.permissions else { return Ok(Permissions::default()) };
+        let PermissionSettings { default, allow, ask, deny } = settings;
+        let default = default.as_deref().unwrap_or("allow");
+        let table = serde_json::json!({ "default": default, "allow": allow, "ask": ask, "deny": deny });
+        serde_json::from_value(table).map_err(|error| error.to_string())
+    }
+
+    /// The built-in tools, or what is wrong with the names.
+    pub(crate) fn builtins(&self) -> Result<Builtins, String> {
+        let ours = |name: &&String| *name != ASK_USER && *name != SPAWN_AGENT;
+        let names: Vec<_> = self.tools.iter().filter(ours).cloned().collect();
+        Builtins::new(&names, roundhouse_engines::tools::Settings::default())
+            .map_err(|error| format!("{error}, {ASK_USER}, {SPAWN_AGENT}"))
+    }
+
+    /// Whether the agent may use a tool.
+    pub(crate) fn has_tool(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool == name)
+    }
 }
 
 /// Prices in US dollars per million tokens.
@@ -68,6 +124,12 @@ pub(super) fn expected(key: &str) -> Option<&'static str> {
         "model" => "the name of a model, as the server knows it",
         "instructions" => "a text",
         "context_window" => "a number of tokens, like 128000",
+        "tools" => "a list of tools, like [\"shell\", \"read_file\", \"ask_user\"]",
+        "permissions" => {
+            "a table like { default = \"allow\", ask = [\"shell\"], deny = [\"shell(rm)\"] } of allow, ask or deny"
+        }
+        "max_iterations" => "a whole number from 1, like 100",
+        "max_cost" => "a sum in US dollars, like 0.5",
         "max_tries" => "a whole number from 1, like 4",
         "prices" => {
             "a table like { input = 0.15, output = 0.6, cache = 0.075 }, in dollars per million tokens"

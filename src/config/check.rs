@@ -156,6 +156,23 @@ impl Loaded {
                 let key = key("model");
                 wrong.push(self.wrong(&key, "empty", &says(&key)));
             }
+            if let Err(why) = agent.builtins() {
+                let expected = says(&key("tools"));
+                wrong.push(self.wrong(&key("tools"), why, &expected));
+            }
+            if let Err(why) = agent.engine_permissions() {
+                let expected = says(&key("permissions"));
+                wrong.push(self.wrong(&key("permissions"), why, &expected));
+            }
+            if agent.max_iterations == Some(0) {
+                wrong.push(self.wrong(&key("max_iterations"), 0, "a whole number from 1"));
+            }
+            if agent.context_window == Some(0) {
+                wrong.push(self.wrong(&key("context_window"), 0, "a number of tokens from 1"));
+            }
+            if agent.max_cost.is_some_and(|cost| !(0.0..=1e9).contains(&cost)) {
+                wrong.push(self.wrong(&key("max_cost"), "out of range", "a sum in US dollars from 0 to 1000000000"));
+            }
             if agent.max_tries == Some(0) {
                 let key = key("max_tries");
                 wrong.push(self.wrong(&key, 0, &says(&key)));

@@ -21,7 +21,7 @@ use roundhouse_shared::units::{Size, Span};
 use roundhouse_shared::{redis, store, telemetry};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use agent::AgentSettings;
+pub(crate) use agent::{ASK_USER, AgentSettings, SPAWN_AGENT};
 pub(crate) use check::Role;
 pub(crate) use environment::Environment;
 pub(crate) use error::ConfigError;

@@ -112,6 +112,10 @@ pub(crate) fn example() -> String {
 # instructions = "You are a helpful assistant."
 # prices = { input = 0.15, output = 0.6, cache = 0.075 }  # dollars per million tokens; absent: the cost is null
 # context_window = 128000
+# tools = ["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]
+# permissions = { default = "allow", ask = ["shell"], allow = ["shell(git status)"], deny = ["shell(sudo)"] }
+# max_iterations = 100                       # model calls in one turn
+# max_cost = 0.5                             # US dollars in one turn; absent: any amount
 # max_tries = 4                              # tries of one model call before its first token
 # extra_headers = { X-Title = "Roundhouse" }
 # extra_body = { temperature = 0.2 }

@@ -2,10 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Deployment, Kind, newest, on, text, until};
-
-/// What [`Client::at_work`] counts to.
-const COUNTED: &str = "1 2 3 4 5";
+use crate::support::{COUNTED, Client, Deployment, Kind, LONG, newest, on, text, until};
 
 on!(a_message_to_a_session_at_work_has_its_own_answer: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn a_message_to_a_session_at_work_has_its_own_answer(kind: Kind) {
@@ -30,14 +27,16 @@ async fn a_message_to_a_session_at_work_has_its_own_answer(kind: Kind) {
     assert_ne!(first["turnId"], second["turnId"]);
     assert_eq!(deployment.other().ended(&text(&second["jobId"])).await["kind"], "inject");
 
-    let asked = text(&json!("slow 3600 count to 5"));
-    let arrived = [format!("user: {asked}"), "user: say second".to_owned(), format!("assistant: {COUNTED}")];
-    let messages = client.messages(&session).await;
-    assert_eq!(messages[..3], arrived);
-    assert_eq!(messages[3..], ["assistant: second"]);
+    let arrived = [
+        format!("user: {LONG}"),
+        "user: say second".to_owned(),
+        format!("assistant: {COUNTED}"),
+        "assistant: second".to_owned(),
+    ];
+    assert_eq!(client.messages(&session).await, arrived);
     let context = deployment.oracle.requests()[1].json();
     let seen: Vec<_> = context["messages"].as_array().unwrap().iter().map(|m| text(&m["content"])).collect();
-    assert_eq!(seen, [asked.as_str(), COUNTED, "say second"], "the order of consumption");
+    assert_eq!(seen, [LONG, COUNTED, "say second"], "the order of consumption");
     deployment.end().await;
 }
 
@@ -57,7 +56,10 @@ async fn messages_that_wait_are_joined_into_one_turn(kind: Kind) {
 
     assert_eq!(first.all().await.last().unwrap().data["content"], COUNTED);
     let c = c.json();
-    assert_eq!((&c["content"], &c["injected"], &c["iterations"]), (&json!("a\nb\nc"), &json!(true), &json!(1)));
+    assert_eq!(
+        (&c["content"], &c["injected"], &c["iterations"]),
+        (&json!("a\nb\nc"), &json!(true), &json!(1))
+    );
     let a = other.ended(&text(&a["jobId"])).await["result"].clone();
     let events = b.all().await;
     let b = &events.last().unwrap().data;
@@ -79,7 +81,7 @@ async fn messages_that_wait_are_joined_into_one_turn(kind: Kind) {
     assert_eq!(newest(&requests[1]), "say a\n\nsay b\n\nsay c");
     // Each caller is told of the turn's tokens; the session's sum has them once.
     let counted = client.session(&session).await["usage"]["output"].as_u64().unwrap();
-    assert_eq!(counted, 5 + c["tokenUsage"]["output"].as_u64().unwrap());
+    assert_eq!(counted, 12 + c["tokenUsage"]["output"].as_u64().unwrap());
     deployment.end().await;
 }
 
@@ -105,7 +107,11 @@ async fn enqueued_messages_have_turns_of_their_own(kind: Kind) {
     let mut answers = Vec::new();
     for job in &jobs {
         let job = client.ended(job).await;
-        answers.push((text(&job["kind"]), text(&job["result"]["content"]), job["result"]["injected"] == true));
+        answers.push((
+            text(&job["kind"]),
+            text(&job["result"]["content"]),
+            job["result"]["injected"] == true,
+        ));
     }
     let own = |content: &str| ("chat".to_owned(), content.to_owned(), false);
     let joined = |content: &str| ("inject".to_owned(), content.to_owned(), true);
@@ -163,8 +169,10 @@ async fn a_message_that_must_not_wait_is_refused(kind: Kind) {
     assert_eq!(client.items(&format!("/sessions/{session}/messages")).await, stored);
     assert_eq!(client.items(&format!("/jobs?sessionId={session}")).await.len(), 1);
     deployment.oracle.hurry();
-    until("the session to be idle", async || (client.session(&session).await["status"] == "idle").then_some(()))
-        .await;
+    until("the session to be idle", async || {
+        (client.session(&session).await["status"] == "idle").then_some(())
+    })
+    .await;
     // Idle, all four are the same.
     for on_busy in ["inject", "enqueue", "interrupt", "reject"] {
         let body = json!({"message": "say yes", "sessionId": session, "onBusy": on_busy});

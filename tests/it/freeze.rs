@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::support::{COUNTED, Deployment, Events, Kind, LONG, Options, on, until};
+use crate::support::{COUNTED, Deployment, Events, Kind, LONG, Options, note, on, until};
 
 /// When a worker is frozen.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ async fn a_worker_that_was_frozen_past_its_lease_wakes_up_silently(kind: Kind) {
     let deployment = Deployment::with(kind, options).await;
     for moment in [Moment::Start, Moment::Silence, Moment::Speech, Moment::Rush, Moment::End] {
         let taken_over = freeze_at(moment, &deployment).await;
-        println!("{moment:?}: taken over: {taken_over}");
+        note(&format!("{moment:?}: taken over: {taken_over}"));
         let may_be_over = matches!(moment, Moment::Rush | Moment::End);
         assert!(taken_over || may_be_over, "{moment:?}");
         both_workers_work(&deployment).await;

@@ -1,9 +1,10 @@
 //! The same request again, at once and later, is the same chat.
 
 use futures::future::join_all;
+use roundhouse_oracle::RecordedRequest;
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Client, Deployment, Events, Kind, on, text};
+use crate::support::{Answer, COUNTED, Client, Deployment, Events, Kind, LONG, SOON, on, text};
 
 on!(one_key_from_ten_clients_is_one_chat: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn one_key_from_ten_clients_is_one_chat(kind: Kind) {
@@ -54,7 +55,7 @@ async fn one_key_from_ten_clients_creates_one_session(kind: Kind) {
 on!(one_key_on_ten_streams_has_one_answer: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn one_key_on_ten_streams_has_one_answer(kind: Kind) {
     let deployment = Deployment::start(kind).await;
-    let body = json!({"message": "slow 3600 count to 5"});
+    let body = json!({"message": LONG});
 
     let streams = (0..10).map(|n| stream(client_of(&deployment, n), "streams", &body));
     let read = async |mut events: Events| {
@@ -63,11 +64,7 @@ async fn one_key_on_ten_streams_has_one_answer(kind: Kind) {
         events
     };
     let opened = join_all(join_all(streams).await.into_iter().map(read)).await;
-    deployment
-        .oracle
-        .wait_for(roundhouse_oracle::RecordedRequest::in_flight, crate::support::SOON)
-        .await
-        .unwrap();
+    deployment.oracle.wait_for(RecordedRequest::in_flight, SOON).await.unwrap();
     deployment.oracle.hurry();
 
     let mut ends = Vec::new();
@@ -77,7 +74,7 @@ async fn one_key_on_ten_streams_has_one_answer(kind: Kind) {
         assert!(before.iter().all(|event| event.name != "job.accepted" && event.name != "done"));
         ends.push(last.data.clone());
     }
-    assert_eq!(ends[0]["content"], "1 2 3 4 5");
+    assert_eq!(ends[0]["content"], COUNTED);
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
     assert_eq!(deployment.oracle.requests().len(), 1);
     deployment.end().await;
@@ -126,9 +123,7 @@ async fn ten(deployment: &Deployment, key: &str, body: &Value) -> Vec<Answer> {
 }
 
 async fn send(client: &Client, key: &str, body: &Value) -> Answer {
-    client
-        .send(client.request("POST", "/agents/oracle/chat").header("idempotency-key", key).json(body))
-        .await
+    client.send(client.request("POST", "/agents/oracle/chat").header("idempotency-key", key).json(body)).await
 }
 
 async fn stream(client: &Client, key: &str, body: &Value) -> Events {

@@ -4,8 +4,20 @@
 
 mod support;
 
+mod busy;
+mod cancel;
 mod chat;
 mod crash;
 mod freeze;
+mod idempotency;
+mod input;
+mod operations;
 mod outages;
+mod patience;
+mod provider;
+mod race;
+mod resume;
+mod sessions;
+mod sse;
 mod stop;
+mod usage;

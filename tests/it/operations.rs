@@ -21,11 +21,11 @@ async fn jobs_are_listed_by_what_is_asked(kind: Kind) {
     let all = list("").await;
     assert_eq!(all.len(), 4);
     assert_eq!((&all[0], &all[1], all[3].as_str()), (&injected, &running, done["jobId"].as_str().unwrap()));
-    assert_eq!(list("state=pending").await, [injected.clone()]);
-    assert_eq!(list("state=claimed").await, [running.clone()]);
+    assert_eq!(list("state=pending").await, [&*injected]);
+    assert_eq!(list("state=claimed").await, [&*running]);
     assert_eq!(list("state=failed").await, [all[2].clone()]);
     assert_eq!(list("state=succeeded").await, [all[3].clone()]);
-    assert_eq!(list("kind=inject").await, [injected.clone()]);
+    assert_eq!(list("kind=inject").await, [&*injected]);
     assert_eq!(list(&format!("sessionId={session}")).await, all[..2]);
     let page = other.get("/jobs?limit=3").await.json();
     assert_eq!(list(&format!("limit=3&cursor={}", text(&page["nextCursor"]))).await, all[3..]);
@@ -65,7 +65,8 @@ async fn workers_and_agents_say_what_they_can_do(kind: Kind) {
         }
     }
     let agents = other.items("/agents").await;
-    let named: Vec<_> = agents.iter().map(|agent| (text(&agent["name"]), agent["available"] == true)).collect();
+    let named: Vec<_> =
+        agents.iter().map(|agent| (text(&agent["name"]), agent["available"] == true)).collect();
     assert_eq!(named, ["brittle", "oracle", "priced"].map(|name| (name.to_owned(), true)));
     assert_eq!((&agents[1]["engine"], &agents[1]["model"]), (&json!("openai"), &json!("oracle")));
     assert_eq!(client.get("/healthz").await.status, 200);
@@ -81,7 +82,9 @@ async fn the_documentation_is_served_from_here(kind: Kind) {
     let client = deployment.other();
 
     let document = client.get("/openapi.json").await.json();
-    for (path, method) in [("/agents/{agent}/chat", "post"), ("/sessions/{id}", "delete"), ("/jobs/{id}", "get")] {
+    for (path, method) in
+        [("/agents/{agent}/chat", "post"), ("/sessions/{id}", "delete"), ("/jobs/{id}", "get")]
+    {
         assert!(document["paths"][path][method].is_object(), "{method} {path}");
     }
     let page = client.get("/docs").await;

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::{Deployment, Kind, Load, MOMENT, Options, RedisServer, on, until};
+use crate::support::{
+    COUNTED, Deployment, Effort, Kind, LONG, Load, MOMENT, Options, RedisServer, on, text, until,
+};
 
 on!(a_redis_that_loses_everything_loses_no_message: EmbeddedRedis);
 async fn a_redis_that_loses_everything_loses_no_message(kind: Kind) {
@@ -37,13 +39,38 @@ async fn redis_goes_away(kind: Kind, outage: Duration) {
     await_readiness(&deployment, &[]).await;
     load.goes_on().await;
 
-    let jobs = load.end(&deployment).await;
-    println!("{} jobs", jobs.len());
-    assert!(jobs.iter().all(|job| job["attempt"] == 1), "{jobs:?}");
+    let efforts = load.end(&deployment).await;
+    assert!(efforts.iter().all(Effort::is_single), "{efforts:?}");
     // Whoever listens all the while is told that something is missing, and hears what comes.
     listener.until("resync").await;
     let answer = deployment.other().chat(Some(&session), "say again").await.json();
     while listener.until("chat.response").await.data["jobId"] != answer["jobId"] {}
+    deployment.end().await;
+}
+
+on!(a_worker_that_dies_while_redis_is_away_is_taken_over: Distributed);
+async fn a_worker_that_dies_while_redis_is_away_is_taken_over(kind: Kind) {
+    let mut redis = RedisServer::start();
+    let options = Options { redis: Some(redis.url()), lease: "2s", ..Options::default() };
+    let mut deployment = Deployment::with(kind, options).await;
+    let session = deployment.client().new_session().await;
+    let answer = deployment.client().chat_waiting(&session, LONG);
+    let holder = deployment.holder(&session).await;
+    redis.kill();
+    await_readiness(&deployment, &["queue", "bus"]).await;
+
+    deployment.workers[holder].kill().await;
+    let jobs = deployment.client().items(&format!("/jobs?sessionId={session}")).await;
+    let taken_over = async || {
+        let job = deployment.client().get(&format!("/jobs/{}", text(&jobs[0]["id"]))).await.json();
+        (job["attempt"] == 2).then_some(())
+    };
+    until("the turn to be taken over", taken_over).await;
+    let result = deployment.hurried(&text(&jobs[0]["id"])).await["result"].clone();
+    assert_eq!((&result["content"], &answer.result().await), (&json!(COUNTED), &result));
+    assert_eq!(deployment.client().messages(&session).await.len(), 2);
+    redis.again();
+    await_readiness(&deployment, &[]).await;
     deployment.end().await;
 }
 
@@ -79,8 +106,8 @@ async fn broken_connections_to_the_database_lose_no_message(kind: Kind) {
         tokio::time::sleep(MOMENT).await;
     }
     load.goes_on().await;
-    let jobs = load.end(&deployment).await;
-    println!("{} jobs", jobs.len());
+    let efforts = load.end(&deployment).await;
+    assert!(efforts.iter().all(|effort| effort.requests <= effort.attempt), "{efforts:?}");
     await_readiness(&deployment, &[]).await;
     deployment.end().await;
 }

@@ -1,8 +1,9 @@
 //! Who waits how long: clients that go away, and waits that end before the answer is there.
 
+use roundhouse_oracle::RecordedRequest;
 use serde_json::json;
 
-use crate::support::{Deployment, Kind, MOMENT, Options, SOON, newest, on, text};
+use crate::support::{COUNTED, Deployment, Kind, LONG, MOMENT, Options, SOON, newest, on, text};
 
 on!(an_answer_that_nobody_waits_for_is_kept: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn an_answer_that_nobody_waits_for_is_kept(kind: Kind) {
@@ -21,7 +22,7 @@ async fn an_answer_that_nobody_waits_for_is_kept(kind: Kind) {
         assert_eq!(job["state"], "succeeded");
         kept.push(text(&job["result"]["content"]));
     }
-    assert_eq!(kept, ["1 2 3 4 5", "json"]);
+    assert_eq!(kept, [COUNTED, "json"]);
     assert!(deployment.oracle.requests().iter().all(|request| !request.client_gone));
     deployment.end().await;
 }
@@ -32,7 +33,7 @@ async fn a_job_is_cancelled_with_its_client_where_that_was_asked(kind: Kind) {
     let client = deployment.client();
 
     leave(&deployment, "slow 3600 say json", true).await;
-    let body = json!({"message": "slow 3600 count to 5", "cancelOnDisconnect": true});
+    let body = json!({"message": LONG, "cancelOnDisconnect": true});
     let mut stream = client.ask_events(body).await;
     stream.until("message.delta").await;
     drop(stream);
@@ -42,8 +43,8 @@ async fn a_job_is_cancelled_with_its_client_where_that_was_asked(kind: Kind) {
         assert_eq!(job["state"], "cancelled");
         assert_eq!(job["result"]["content"], "(target session cancelled)");
     }
-    for asked in ["slow 3600 say json", "slow 3600 count to 5"] {
-        let gone = |request: &roundhouse_oracle::RecordedRequest| request.client_gone && newest(request) == asked;
+    for asked in ["slow 3600 say json", LONG] {
+        let gone = |request: &RecordedRequest| request.client_gone && newest(request) == asked;
         deployment.oracle.wait_for(gone, SOON).await.expect("the provider's connection to be closed");
     }
     // Whoever stays gets its answer.
@@ -69,7 +70,7 @@ async fn a_wait_that_ends_early_says_where_the_answer_will_be(kind: Kind) {
     let deployment = Deployment::with(kind, Options { env, ..Options::default() }).await;
     let (client, other) = (deployment.client(), deployment.other());
 
-    let direct = client.chat(None, "slow 3600 count to 5").await;
+    let direct = client.chat(None, LONG).await;
     assert_eq!(direct.status, 202, "{}", direct.body);
     let direct = direct.json();
     assert_eq!(direct["correlationId"], direct["jobId"]);
@@ -96,7 +97,7 @@ async fn a_wait_that_ends_early_says_where_the_answer_will_be(kind: Kind) {
         said.push(text(&job["result"]["content"]));
     }
     said[1..].sort();
-    assert_eq!(said[0], "1 2 3 4 5");
+    assert_eq!(said[0], COUNTED);
     assert_eq!(said[1], said[2], "one turn for both");
     let messages = client.messages(&session).await;
     let answers: Vec<_> = messages.iter().filter(|message| message.starts_with("assistant")).collect();

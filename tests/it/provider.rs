@@ -3,7 +3,7 @@
 use roundhouse_oracle::Oracle;
 use serde_json::{Value, json};
 
-use crate::support::{Deployment, Events, Kind, SseEvent, newest, on, text};
+use crate::support::{Deployment, Events, Kind, LONG, SseEvent, newest, on, text};
 
 on!(a_failure_that_passes_is_tried_again: Embedded, Distributed);
 async fn a_failure_that_passes_is_tried_again(kind: Kind) {
@@ -55,7 +55,8 @@ async fn a_failure_that_stays_is_told_and_the_session_goes_on(kind: Kind) {
     let next = client.post(chat, &json!({"message": "add 1 to x", "sessionId": session})).await.json();
     assert_eq!(next["content"], "X = 6");
     assert_eq!(client.session(&session).await["status"], "idle");
-    let expected = ["user: X = 5", "assistant: X = 5", "user: fail 500", "user: fail 401", "user: add 1 to x"];
+    let expected =
+        ["user: X = 5", "assistant: X = 5", "user: fail 500", "user: fail 401", "user: add 1 to x"];
     assert_eq!(client.messages(&session).await[..5], expected);
     deployment.end().await;
 }
@@ -64,7 +65,7 @@ on!(a_provider_that_is_gone_is_told: Embedded, EmbeddedPostgres, EmbeddedRedis, 
 async fn a_provider_that_is_gone_is_told(kind: Kind) {
     let mut deployment = Deployment::start(kind).await;
     let client = deployment.client().clone();
-    let mut broken = client.stream(None, "slow 3600 count to 5").await;
+    let mut broken = client.stream(None, LONG).await;
     let session = text(&broken.until("message.delta").await.data["sessionId"]);
 
     let gone = std::mem::replace(&mut deployment.oracle, Oracle::start().await.unwrap());

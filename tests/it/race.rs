@@ -13,7 +13,7 @@ const PAIRS: usize = 5;
 /// Turns of each session.
 const TURNS: usize = 1 + 2 * PAIRS;
 
-on!(two_chats_at_once_take_turns: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
+on!(two_chats_at_once_take_turns: Embedded, Distributed);
 async fn two_chats_at_once_take_turns(kind: Kind) {
     let deployment = Deployment::start(kind).await;
 

@@ -40,7 +40,10 @@ async fn the_events_of_a_chat_come_in_order(kind: Kind) {
     let messages = deployment.other().items(&format!("/sessions/{session}/messages")).await;
     assert_eq!(find("message.completed")["message"], messages[3]);
     assert_eq!(find("message.completed")["messageId"], done.data["messageId"]);
-    assert_eq!((&find("chat.user_message")["messageId"], &messages[2]["jobId"]), (&messages[2]["id"], &job["id"]));
+    assert_eq!(
+        (&find("chat.user_message")["messageId"], &messages[2]["jobId"]),
+        (&messages[2]["id"], &job["id"])
+    );
     assert_eq!(find("chat.user_message")["content"], messages[2]["content"]);
     assert_eq!(find("turn.completed")["usage"], done.data["tokenUsage"]);
     deployment.end().await;

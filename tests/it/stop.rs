@@ -3,22 +3,25 @@
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::{COUNTED, Deployment, Kind, LONG, Load, Options, on};
+use crate::support::{COUNTED, Deployment, Effort, Kind, LONG, Load, Options, on};
 
 fn with_grace(grace: &str) -> Options {
-    let env = vec![("ROUNDHOUSE_SHUTDOWN_GRACE", grace.to_owned())];
+    // A cancel must not take longer than a stop.
+    let graces = ["ROUNDHOUSE_SHUTDOWN_GRACE", "ROUNDHOUSE_CANCEL_GRACE"];
+    let env = graces.map(|variable| (variable, grace.to_owned())).to_vec();
     Options { slots: 4, env, ..Options::default() }
 }
 
-on!(a_process_that_stops_finishes_what_runs: Embedded, EmbeddedPostgres, EmbeddedRedis);
+on!(a_process_that_stops_finishes_what_runs: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn a_process_that_stops_finishes_what_runs(kind: Kind) {
     let mut deployment = Deployment::with(kind, with_grace("10m")).await;
     let client = deployment.client().clone();
     let session = client.new_session().await;
+    let mut of_session = client.follow(&session, None).await;
     let answer = client.chat_waiting(&session, LONG);
+    of_session.until_it_speaks(1).await;
     let mut stream = client.stream(None, LONG).await;
     stream.until_it_speaks(1).await;
-    deployment.worker_of(&session).await;
 
     deployment.apis[0].signal(Signal::SIGTERM);
     deployment.apis[0].logged(&["finishing what runs"]).await;
@@ -75,11 +78,7 @@ async fn a_turn_that_outlasts_the_grace_goes_on_after_the_restart(kind: Kind) {
     assert!(stream.all().await.iter().all(|event| event.name != "done" && event.name != "error"));
     deployment.restart(0).await;
     for job in [later.json()["jobId"].as_str().unwrap(), &streamed] {
-        let session = deployment.client().get(&format!("/jobs/{job}")).await.json()["sessionId"].clone();
-        let mut events = deployment.client().follow(session.as_str().unwrap(), None).await;
-        events.until_it_speaks(1).await;
-        deployment.oracle.hurry();
-        let job = deployment.client().ended(job).await;
+        let job = deployment.hurried(job).await;
         assert_eq!((&job["result"]["content"], &job["attempt"]), (&json!(COUNTED), &json!(1)));
     }
     deployment.end().await;
@@ -89,9 +88,11 @@ on!(a_second_signal_ends_a_process_at_once: Embedded, Distributed);
 async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
     let mut deployment = Deployment::with(kind, with_grace("10m")).await;
     let session = deployment.client().new_session().await;
-    let job = deployment.client().chat_async(Some(&session), LONG).await["jobId"].as_str().unwrap().to_owned();
+    let job =
+        deployment.client().chat_async(Some(&session), LONG).await["jobId"].as_str().unwrap().to_owned();
     let pid = deployment.worker_of(&session).await.pid();
-    let process = deployment.workers.iter_mut().chain(&mut deployment.apis).find(|one| one.pid() == pid).unwrap();
+    let process =
+        deployment.workers.iter_mut().chain(&mut deployment.apis).find(|one| one.pid() == pid).unwrap();
 
     process.signal(Signal::SIGTERM);
     process.logged(&["finishing what runs"]).await;
@@ -100,27 +101,24 @@ async fn a_second_signal_ends_a_process_at_once(kind: Kind) {
     if kind == Kind::Embedded {
         deployment.restart(0).await;
     }
-    let mut events = deployment.client().follow(&session, None).await;
-    deployment.worker_of(&session).await;
-    deployment.oracle.wait_for(|request| 1 < request.seq && request.in_flight(), crate::support::SOON).await.unwrap();
-    deployment.oracle.hurry();
-    events.until("chat.response").await;
-    let job = deployment.client().ended(&job).await;
+    let job = deployment.hurried(&job).await;
     assert_eq!((&job["result"]["content"], &job["attempt"]), (&json!(COUNTED), &json!(1)));
     deployment.end().await;
 }
 
 on!(workers_that_are_replaced_one_by_one_are_no_outage: Distributed);
 async fn workers_that_are_replaced_one_by_one_are_no_outage(kind: Kind) {
-    replace_workers(Deployment::with(kind, with_grace("30s")).await).await;
+    let efforts = replace_workers(Deployment::with(kind, with_grace("30s")).await).await;
+    assert!(efforts.iter().all(Effort::is_single), "{efforts:?}");
 }
 
 on!(workers_that_are_replaced_without_patience_are_no_outage: Distributed);
 async fn workers_that_are_replaced_without_patience_are_no_outage(kind: Kind) {
-    replace_workers(Deployment::with(kind, with_grace("50ms")).await).await;
+    let efforts = replace_workers(Deployment::with(kind, with_grace("50ms")).await).await;
+    assert!(efforts.iter().all(|effort| effort.attempt == 1), "{efforts:?}");
 }
 
-async fn replace_workers(mut deployment: Deployment) {
+async fn replace_workers(mut deployment: Deployment) -> Vec<Effort> {
     let load = Load::start(&deployment, 4, "slow 0.5", &[]);
     for n in 0..2 {
         load.goes_on().await;
@@ -135,7 +133,7 @@ async fn replace_workers(mut deployment: Deployment) {
         deployment.await_agent().await;
     }
     load.goes_on().await;
-    let jobs = load.end(&deployment).await;
-    assert!(jobs.iter().all(|job| job["attempt"] == 1), "{jobs:?}");
+    let efforts = load.end(&deployment).await;
     deployment.end().await;
+    efforts
 }

@@ -14,7 +14,8 @@ async fn a_turn_says_what_it_used_and_the_session_sums_it(kind: Kind) {
 
     for message in ["X = 5", "add 1 to x then count to 7", "what is x"] {
         let body = json!({"message": message, "sessionId": session});
-        let events = client.events(client.request("POST", "/agents/priced/chat").json(&body)).await.all().await;
+        let events =
+            client.events(client.request("POST", "/agents/priced/chat").json(&body)).await.all().await;
         let done = &events.last().unwrap().data;
         session = Some(text(&done["sessionId"]));
 

@@ -1,5 +1,6 @@
 //! What is told when something has become true in the store.
 
+use roundhouse_engines::process::kill_leftovers;
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{EventKind, JobKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
@@ -55,7 +56,13 @@ pub(crate) async fn finished(
 
 /// A session was taken from a run that is no more.
 pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
-    let Reaped { session, worker: lost, ended, .. } = &reaped;
+    let Reaped { session, worker: lost, token, ended, .. } = &reaped;
+    // If it ran on this host, what it left running is ended before anybody goes on.
+    let mark = crate::turn::owner(*session, *token);
+    let killed = tokio::task::spawn_blocking(move || kill_leftovers(&mark)).await.unwrap_or_default();
+    if 0 < killed {
+        tracing::warn!(session.id = %session, killed, "ended processes that a lost run had left");
+    }
     tracing::warn!(session.id = %session, worker.id = %lost, ended = ended.len(), "took a session from a lost run");
     taken_back(worker, reaped).await;
 }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use roundhouse_engines::contract::{Answer, EngineSession, OpenSession, TurnInput};
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::SessionId;
+use roundhouse_shared::domain::{LeaseToken, SessionId};
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::queue::Slot;
 use roundhouse_shared::store::{Mail, StoreError, TurnEnd, TurnOutcome};
@@ -54,7 +54,7 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         Err(error) => return Driven::Ended(unstarted(mail, error.into())),
     };
     let mut progress = Progress::new(worker, run, outbox, mail, &context);
-    let mut engine = match open(worker, session, mail).await {
+    let mut engine = match open(worker, session, run.lease.token, mail).await {
         Ok(engine) => engine,
         Err(problem) => return Driven::Ended(unstarted(mail, problem)),
     };
@@ -87,7 +87,17 @@ pub(crate) fn workspace(worker: &Worker, session: SessionId, cwd: &str) -> PathB
     }
 }
 
-async fn open(worker: &Worker, session: SessionId, mail: &Mail) -> Result<Box<dyn EngineSession>, Problem> {
+/// The mark of all processes that a run starts, by which they are found after a crash.
+pub(crate) fn owner(session: SessionId, token: LeaseToken) -> String {
+    format!("{session}/{}", token.0)
+}
+
+async fn open(
+    worker: &Worker,
+    session: SessionId,
+    token: LeaseToken,
+    mail: &Mail,
+) -> Result<Box<dyn EngineSession>, Problem> {
     let Some((_, engine)) = worker.engines.get(&mail.agent) else {
         let detail = format!("this worker does not have the agent {:?}", mail.agent);
         return Err(Problem::with_detail(Code::EngineUnavailable, detail));
@@ -97,6 +107,7 @@ async fn open(worker: &Worker, session: SessionId, mail: &Mail) -> Result<Box<dy
         native_session: mail.native_session.clone(),
         model: mail.model.clone(),
         cwd: workspace(worker, session, &mail.cwd),
+        owner: Some(owner(session, token)),
     };
     engine.open(spec).await.map_err(|error| translate::problem(&error))
 }

@@ -204,7 +204,7 @@ async fn delete_by_force(app: &App, id: SessionId) -> Result<(), ApiProblem> {
     let deadline = tokio::time::Instant::now() + FORCE_WAIT;
     let mut notices = app.bus.notices();
     loop {
-        accept::cancel_session(app, id).await?;
+        accept::cancel_all(app, id).await?;
         let session = app.store.session(id).await?.ok_or(StoreError::SessionNotFound)?;
         let deleted = match session.status {
             SessionStatus::Idle | SessionStatus::Error => {

@@ -102,7 +102,7 @@ impl Engine for OpenAi {
         if model.is_empty() {
             return Err(EngineError::Unavailable("no model is configured".to_owned()));
         }
-        let place = Place { model: model.into(), cwd: spec.cwd, owner: spec.session };
+        let place = Place { model: model.into(), cwd: spec.cwd, owner: spec.owner.unwrap_or(spec.session) };
         Ok(Box::new(Session::new(Arc::clone(&self.provider), place)))
     }
 }

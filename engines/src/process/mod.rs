@@ -40,6 +40,9 @@ pub const OWNER_VARIABLE: &str = "ROUNDHOUSE_PROCESS_OWNER";
 /// How long the end of a tree is waited for once it is killed: longer only in uninterruptible sleep.
 const DEATH_WAIT: Duration = Duration::from_secs(5);
 
+/// How long the last of standard error is read after that. Longer only if something has escaped.
+const LAST_READ: Duration = Duration::from_millis(500);
+
 /// What the process's standard output gives.
 pub type Output = Receiver;
 
@@ -140,7 +143,7 @@ impl Process {
             return Err(SpawnError::NoWorkingDirectory(spec.cwd));
         }
         let token = Uuid::now_v7();
-        let (mut output, writer) = pipe()?;
+        let (output, writer) = pipe()?;
         let (error, mut command) = command(&spec, token, writer)?;
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => SpawnError::ProgramMissing(spec.program),
@@ -157,8 +160,8 @@ impl Process {
         if let Some(error) = error {
             drain.spawn(tail.clone().follow(error));
         }
-        let output = output.take();
-        Ok(Self { stdin: child.stdin().take(), child, tree, output, tail, drain, has_ended: false })
+        let stdin = child.stdin().take();
+        Ok(Self { stdin, child, tree, output: Some(output), tail, drain, has_ended: false })
     }
 
     /// By what the process can be found again after a crash.
@@ -196,14 +199,14 @@ impl Process {
             let _ = tokio::time::timeout(grace, self.child.wait()).await;
         }
         let tree = self.tree.clone();
-        let killed = on_blocking_thread(move || tree.kill(found)).await;
+        let killed = on_blocking_thread(move || tree.kill(&found)).await;
 
         let status = tokio::time::timeout(DEATH_WAIT, self.child.wait()).await.ok().and_then(Result::ok);
         if tokio::time::timeout(DEATH_WAIT, tree::gone(&killed)).await.is_err() {
             tracing::warn!(pid = self.tree.record.pid, "killed processes are still there");
         }
         self.has_ended = true;
-        let _ = tokio::time::timeout(DEATH_WAIT, self.drain.join_next()).await;
+        let _ = tokio::time::timeout(LAST_READ, self.drain.join_next()).await;
         let leader = self.tree.record.pid;
         Ended { status, others_killed: killed.iter().filter(|process| process.pid != leader).count() }
     }
@@ -212,7 +215,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.tree.kill(self.tree.members());
+            self.tree.kill(&[]);
         }
     }
 }
@@ -226,7 +229,7 @@ fn command(
     #[expect(clippy::disallowed_methods, reason = "this is the module that spawns")]
     let mut command = Command::new(&spec.program);
     let (reader, writer) = match spec.streams {
-        Streams::Separate => pipe()?,
+        Streams::Separate => pipe().map(|(reader, writer)| (Some(reader), writer))?,
         Streams::Merged => (None, output.try_clone().map_err(SpawnError::Refused)?),
     };
     command
@@ -249,16 +252,14 @@ fn command(
     Ok((reader, command))
 }
 
-fn pipe() -> Result<(Option<Receiver>, io::PipeWriter), SpawnError> {
+fn pipe() -> Result<(Receiver, io::PipeWriter), SpawnError> {
     let (reader, writer) = io::pipe().map_err(SpawnError::Refused)?;
     let reader = Receiver::from_owned_fd(reader.into()).map_err(SpawnError::Refused)?;
-    Ok((Some(reader), writer))
+    Ok((reader, writer))
 }
 
 /// Looks through `/proc` where it blocks nobody; in place, should the runtime be going down.
-async fn on_blocking_thread(
-    work: impl Fn() -> Vec<tree::Seen> + Send + Clone + 'static,
-) -> Vec<tree::Seen> {
+async fn on_blocking_thread(work: impl Fn() -> Vec<tree::Seen> + Send + Clone + 'static) -> Vec<tree::Seen> {
     match tokio::task::spawn_blocking(work.clone()).await {
         Ok(found) => found,
         Err(_) => work(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -15,6 +15,12 @@ use super::{OWNER_VARIABLE, TOKEN_VARIABLE};
 
 /// How often we look again for processes that were started while we killed.
 const ROUNDS: usize = 64;
+
+/// How often an empty environment is read again.
+const EXEC_TRIES: usize = 3;
+
+/// The parent of the kernel's threads, where they are seen.
+const KERNEL_THREADS: u32 = 2;
 
 /// By what a process can be found again after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +43,8 @@ pub fn kill_leftovers(mark: &str) -> usize {
         return 0;
     }
     let marks = [format!("{TOKEN_VARIABLE}={mark}"), format!("{OWNER_VARIABLE}={mark}")];
-    let marked = |process: &Seen| carries(process.pid, &marks);
-    kill_all(Vec::new(), || members(&scan(), marked)).len()
+    let marked = |seen: &Seen| carries(seen, &marks);
+    kill_all(&[], || members(&scan(), marked)).len()
 }
 
 /// A process, as `/proc` showed it.
@@ -71,9 +77,12 @@ impl Tree {
         let all = scan();
         // A pid is not given away while a group or a session has its number: if it is another process by now, the
         // session is gone, and what has its number is none of ours.
-        let reused = all.iter().any(|seen| seen.pid == leader && Some(seen.start_time) != self.record.start_time);
+        let reused =
+            all.iter().any(|seen| seen.pid == leader && Some(seen.start_time) != self.record.start_time);
         members(&all, |seen| {
-            (!reused && (seen.session == leader || seen.group == leader)) || carries(seen.pid, &mark)
+            let is_older = Some(seen.start_time) < self.record.start_time;
+            let is_near = !reused && (seen.session == leader || seen.group == leader);
+            is_near || (!is_older && carries(seen, &mark))
         })
     }
 
@@ -84,7 +93,7 @@ impl Tree {
     }
 
     /// Kills the tree and what of it was `found` before. Says whom.
-    pub(super) fn kill(&self, found: Vec<Seen>) -> Vec<Seen> {
+    pub(super) fn kill(&self, found: &[Seen]) -> Vec<Seen> {
         if self.record.start_time.is_none() {
             self.signal_group(Signal::SIGKILL);
         }
@@ -118,10 +127,10 @@ pub(super) async fn gone(killed: &[Seen]) {
 }
 
 /// Kills `found`, then what `members` finds, until it finds nobody new.
-fn kill_all(found: Vec<Seen>, members: impl Fn() -> Vec<Seen>) -> Vec<Seen> {
+fn kill_all(found: &[Seen], members: impl Fn() -> Vec<Seen>) -> Vec<Seen> {
     let mut known: HashSet<Seen> = HashSet::new();
     let mut killed = Vec::new();
-    let mut fresh = found;
+    let mut fresh = found.to_vec();
     for _ in 0..ROUNDS {
         fresh.extend(members());
         // Who has moved to another parent or session meanwhile is killed again, which does no harm.
@@ -186,7 +195,7 @@ fn look(pid: u32) -> Option<(Seen, State)> {
     parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Reads a line of `/proc/PID/stat` (proc_pid_stat(5)). The name may contain anything, also `)`.
+/// Reads a line of `/proc/PID/stat` (`proc_pid_stat(5)`). The name may contain anything, also `)`.
 fn parse(pid: u32, stat: &[u8]) -> Option<(Seen, State)> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields: Vec<&str> = str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().collect();
@@ -199,9 +208,20 @@ fn parse(pid: u32, stat: &[u8]) -> Option<(Seen, State)> {
 }
 
 /// Whether the environment with which the process started has one of these `NAME=value`.
-fn carries(pid: u32, marks: &[String]) -> bool {
-    let environment = fs::read(Path::new("/proc").join(pid.to_string()).join("environ")).unwrap_or_default();
-    environment.split(|byte| *byte == 0).any(|entry| marks.iter().any(|mark| mark.as_bytes() == entry))
+fn carries(seen: &Seen, marks: &[String]) -> bool {
+    let path = format!("/proc/{}/environ", seen.pid);
+    for _ in 0..EXEC_TRIES {
+        let Ok(environment) = fs::read(&path) else { return false };
+        // For a moment of `execve` a process has no environment. Threads of the kernel never have one.
+        if environment.is_empty() && seen.parent != KERNEL_THREADS {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        return environment
+            .split(|byte| *byte == 0)
+            .any(|entry| marks.iter().any(|mark| mark.as_bytes() == entry));
+    }
+    false
 }
 
 fn to_pid(pid: u32) -> Option<Pid> {

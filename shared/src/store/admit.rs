@@ -1,6 +1,6 @@
 //! *admit*: a message becomes a job, in one transaction that holds the session.
 
-use super::cancel::{Cancelled, cancel_in};
+use super::cancel::{Cancelled, Reach, cancel_in};
 use super::db::{Tx, values};
 use super::messages::{NewMessage, insert_message};
 use super::tx::{Locked, lock};
@@ -156,7 +156,7 @@ async fn place(
     match on_busy {
         OnBusy::Inject => Ok((JobKind::Inject, None)),
         OnBusy::Enqueue => Ok((JobKind::Chat, None)),
-        OnBusy::Interrupt => Ok((JobKind::Chat, Some(cancel_in(tx, row).await?))),
+        OnBusy::Interrupt => Ok((JobKind::Chat, Some(cancel_in(tx, row, Reach::Now).await?))),
         OnBusy::Reject => Err(StoreError::SessionBusy),
     }
 }

@@ -27,7 +27,15 @@ impl Store {
     /// run next. An idle session is left alone.
     pub async fn cancel_session(&self, session: SessionId) -> Result<Cancelled, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock(session).await?;
-        let cancelled = cancel_in(&mut tx, &mut row).await?;
+        let cancelled = cancel_in(&mut tx, &mut row, Reach::Now).await?;
+        tx.commit().await?;
+        Ok(cancelled)
+    }
+
+    /// Cancels all that a session has not done: what it does now, and the jobs that wait for turns of their own.
+    pub async fn cancel_all(&self, session: SessionId) -> Result<Cancelled, StoreError> {
+        let SessionTx { mut tx, mut row } = self.lock(session).await?;
+        let cancelled = cancel_in(&mut tx, &mut row, Reach::All).await?;
         tx.commit().await?;
         Ok(cancelled)
     }
@@ -59,8 +67,17 @@ impl Store {
     }
 }
 
-/// Cancels in a held session what it does now. Jobs that wait for turns of their own stay.
-pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked) -> Result<Cancelled, StoreError> {
+/// How far a cancel reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// What the session does now. Jobs that wait for turns of their own stay.
+    Now,
+    /// Everything.
+    All,
+}
+
+/// Cancels in a held session.
+pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked, reach: Reach) -> Result<Cancelled, StoreError> {
     let sql = "SELECT id, kind, state, turn_id FROM jobs WHERE session_id = $1 AND state IN ('pending', 'claimed') \
                ORDER BY seq";
     let mut cancelled = Cancelled::default();
@@ -73,7 +90,7 @@ pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked) -> Result<Cancelled
         let claimed = open.get::<String>("state")? == JobState::Claimed.as_str();
         if claimed {
             cancelled.turn = turn;
-        } else if head || kind == JobKind::Inject {
+        } else if head || kind == JobKind::Inject || reach == Reach::All {
             cancelled.ended.push(end_unclaimed(tx, row, job, kind, turn).await?);
         }
         head = false;

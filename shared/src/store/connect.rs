@@ -20,6 +20,10 @@ static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
 /// How long a caller waits for a connection before the database counts as away.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long Postgres lets a transaction of ours pause. A process that stands still, or a host that is gone, must not keep
+/// the sessions that it holds from everybody else; one that lives pauses for moments only.
+const PAUSE: &str = "5s";
+
 /// The `[store]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -42,7 +46,9 @@ impl Store {
         let url = settings.url.as_str();
         let most = settings.max_connections.max(1);
         let db = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            let options = PgConnectOptions::from_str(url).map_err(|error| bad_url(url, &error))?;
+            let options = PgConnectOptions::from_str(url)
+                .map_err(|error| bad_url(url, &error))?
+                .options([("idle_in_transaction_session_timeout", PAUSE)]);
             // Lazily: a process must be able to start, and say what is down, while the database is away.
             Db::Postgres(
                 PgPoolOptions::new()

@@ -26,6 +26,8 @@ pub struct Reaped {
     pub session: SessionId,
     /// The worker that had it.
     pub worker: WorkerId,
+    /// The token of its lease.
+    pub token: LeaseToken,
     /// The turn that was cut off.
     pub turn: Option<TurnId>,
     /// The job to ring for, where the session has mail.
@@ -152,7 +154,8 @@ async fn take_back(
     }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
-    Ok(Reaped { session: held.row.id, worker, turn, next, ended })
+    let token = held.row.lease_token;
+    Ok(Reaped { session: held.row.id, worker, token, turn, next, ended })
 }
 
 /// Ends the jobs of a cut-off turn that will not be tried again.

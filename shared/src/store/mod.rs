@@ -121,12 +121,14 @@ fn is_outage(error: &sqlx::Error) -> bool {
     use sqlx::Error as E;
     match error {
         E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => true,
-        // Postgres: connection exceptions (08), shutdown and start-up (57P), too many connections (53).
+        // Postgres: connection exceptions (08), shutdown and start-up (57P), too many connections (53), a transaction
+        // that paused for too long (25P03).
         // SQLite: busy (5), locked (6), disk full (13), cannot open (14), I/O error (10).
         E::Database(error) => error.code().is_some_and(|code| {
             code.starts_with("08")
                 || code.starts_with("57P")
                 || code.starts_with("53")
+                || code == "25P03"
                 || matches!(code.parse::<u32>().map(|n| n & 0xff), Ok(5 | 6 | 10 | 13 | 14) if code.len() < 5)
         }),
         _ => false,

@@ -12,6 +12,7 @@ use crate::site::{Site, assert_follow_on, next_event, next_events, publish, text
 on_both! {
     replay_and_live_join_while_publishers_run,
     a_reader_that_reconnects_has_everything_once,
+    an_event_that_comes_while_its_follower_looks_is_seen,
     followers_come_and_go_beside_one_that_stays,
 }
 
@@ -112,6 +113,24 @@ async fn a_reader_that_reconnects_has_everything_once(site: Site) {
     events.extend(read_until(&mut follow, "last").await);
     assert_eq!(events, read_until(&mut witness, "last").await);
     assert_follow_on(EventId { n: 0, ..events[0].id }, &events);
+}
+
+async fn an_event_that_comes_while_its_follower_looks_is_seen(site: Site) {
+    const EVENTS: u64 = 2_000;
+    let (bus, session) = (site.bus(), SessionId::generate());
+    let mut follow = site.bus().follow(session, None).await;
+    let (ask, mut asked) = tokio::sync::mpsc::channel(1);
+    let mut publisher = JoinSet::new();
+    publisher.spawn(async move {
+        while asked.recv().await.is_some() {
+            publish(&bus, session, &["one"]).await;
+        }
+    });
+    // No other event comes to its help.
+    for n in 1..=EVENTS {
+        ask.send(()).await.unwrap();
+        assert_eq!(next_event(&mut follow).await.id.n, n);
+    }
 }
 
 async fn followers_come_and_go_beside_one_that_stays(site: Site) {

@@ -13,6 +13,7 @@ on_both_databases![
     an_idle_session_is_left_alone,
     an_unknown_session_cannot_be_cancelled,
     mail_that_no_worker_has_taken_is_cancelled_without_a_turn,
+    nothing_is_left_where_all_is_cancelled,
     a_running_turn_is_flagged_and_what_was_injected_is_answered,
     a_cancel_wins_over_whatever_the_turn_says_later,
     a_cancel_that_comes_after_the_turn_does_not_hit_the_next,
@@ -79,6 +80,22 @@ async fn mail_that_no_worker_has_taken_is_cancelled_without_a_turn(store: &Store
     let (_, mail) = begin(store, session).await;
     assert_eq!(jobs_of(&mail), [enqueued]);
     assert!(store.context_before(session, mail.turn).await.unwrap().is_empty());
+}
+
+async fn nothing_is_left_where_all_is_cancelled(store: &Store) {
+    let session = session(store).await;
+    let running = admit(store, session, "running").await;
+    let (lease, mail) = begin(store, session).await;
+    let waiting = [admit(store, session, "injected").await, enqueue(store, session, "enqueued").await];
+
+    let cancelled = store.cancel_all(session).await.unwrap();
+
+    assert_eq!((cancelled.turn, ids(&cancelled.ended)), (Some(mail.turn), waiting.to_vec()));
+    let finished = store.finish(&lease, answered(mail.turn, "late")).await.unwrap();
+    assert_eq!((finished.next, ids(&finished.ended)), (Next::Idle, vec![running]));
+    assert!(!store.cancel_all(session).await.unwrap().any());
+    let error = store.cancel_all(SessionId::generate()).await.unwrap_err();
+    assert!(matches!(error, StoreError::SessionNotFound), "{error:?}");
 }
 
 async fn a_running_turn_is_flagged_and_what_was_injected_is_answered(store: &Store) {

@@ -202,7 +202,7 @@ impl House {
                 // Cancelled in between.
                 Ok(None) => match self.store.hand_back(&lease).await {
                     Err(StoreError::LeaseLost) if dies => return,
-                    next => return next.unwrap().into_iter().for_each(|next| self.ring(next.session)),
+                    back => return back.unwrap().next.into_iter().for_each(|next| self.ring(next.session)),
                 },
                 Err(error) => panic!("{error:?}"),
             };

@@ -78,7 +78,8 @@ impl Server {
         let log = File::create(self.folder.path().join("log")).unwrap();
         let appending = if self.keeps == Keeps::Everything { "yes" } else { "no" };
         Command::new(&program)
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", appending])
+            // Written before it is acknowledged; the default lets a write wait while the one before is synced.
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", appending, "--appendfsync", "always"])
             .args(["--port", &self.port.to_string()])
             .arg("--dir")
             .arg(self.folder.path())

@@ -236,7 +236,7 @@ fn agents(oracle: &Oracle) -> String {
         "[agents.oracle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\n\
          [agents.priced]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\
          prices = {{ input = 1.0, output = 10.0, cache = 0.1 }}\n\n\
-         [agents.brittle]\nengine = "openai"\nbase_url = "{base}/v1"\nmodel = "oracle"\nmax_tries = 2\n"
+         [agents.brittle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\nmax_tries = 2\n"
     )
 }
 

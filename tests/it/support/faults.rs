@@ -1,6 +1,6 @@
 //! What goes wrong in a deployment, and how it is put right.
 
-use super::{Client, Deployment};
+use super::{Client, Deployment, note};
 
 impl Deployment {
     /// The process id of the worker that has the session's lease.
@@ -44,6 +44,15 @@ impl Deployment {
             redis::cmd("KEYS").arg(format!("{prefix}:queue:*")).query_async(&mut connection).await.unwrap();
         if !keys.is_empty() {
             redis::cmd("DEL").arg(keys).query_async::<()>(&mut connection).await.unwrap();
+        }
+    }
+}
+
+/// A test that fails shows what its processes have to say.
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            note(&self.logs());
         }
     }
 }

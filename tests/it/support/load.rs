@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use roundhouse_oracle::{RecordedRequest, most_at_once};
+use roundhouse_oracle::most_at_once;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Client, Deployment, until};
+use super::{Answer, Client, Deployment, newest, note, until};
 
 /// How a caller wants its answer.
 #[derive(Debug, Clone, Copy)]
@@ -43,6 +43,22 @@ struct Said {
     text: String,
     answer: String,
     job: String,
+}
+
+/// What an answer took.
+#[derive(Debug)]
+pub(crate) struct Effort {
+    /// The attempt that succeeded.
+    pub(crate) attempt: usize,
+    /// How often a model was asked.
+    pub(crate) requests: usize,
+}
+
+impl Effort {
+    /// Whether it was done at the first try.
+    pub(crate) const fn is_single(&self) -> bool {
+        self.attempt == 1 && self.requests == 1
+    }
 }
 
 /// What every caller does.
@@ -82,14 +98,15 @@ impl Load {
     }
 
     /// Lets the callers stop and checks what is left of their talks: every message once, in order and answered; one
-    /// outcome for every job; no two turns of a session at once. Returns the jobs.
-    pub(crate) async fn end(self, deployment: &Deployment) -> Vec<Value> {
+    /// outcome for every job; no two turns of a session at once.
+    pub(crate) async fn end(self, deployment: &Deployment) -> Vec<Effort> {
         self.stop.cancel();
-        let mut jobs = Vec::new();
+        let mut efforts = Vec::new();
         for talk in self.callers.join_all().await {
-            jobs.extend(talk.check(deployment).await);
+            efforts.extend(talk.check(deployment).await);
         }
-        jobs
+        note(&format!("{} messages", efforts.len()));
+        efforts
     }
 }
 
@@ -160,7 +177,7 @@ fn done(answer: &Answer) -> Value {
 }
 
 impl Talk {
-    async fn check(self, deployment: &Deployment) -> Vec<Value> {
+    async fn check(self, deployment: &Deployment) -> Vec<Effort> {
         let client = deployment.live_clients().last().unwrap();
         let session = self.session.expect("a session");
         let lines = self
@@ -173,20 +190,16 @@ impl Talk {
         assert_eq!(jobs.len(), self.said.len(), "{jobs:?}");
         let requests = deployment.requests_of(&self.said[0].text);
         assert!(most_at_once(&requests) <= 1, "two turns of {session} ran at once");
+        let mut efforts = Vec::new();
         for said in &self.said {
             let job = jobs.iter().find(|job| job["id"] == *said.job).expect("the job that was answered");
             assert_eq!((&job["state"], &job["problem"]), (&json!("succeeded"), &Value::Null), "{job}");
             assert_eq!(job["result"]["content"], said.answer, "{job}");
-            let tries = requests.iter().filter(|request| last_message(request) == said.text).count();
-            let attempts = usize::try_from(job["attempt"].as_u64().unwrap()).unwrap();
-            assert!((1..=attempts).contains(&tries), "{tries} requests for {job}");
+            let requests = requests.iter().filter(|request| newest(request) == said.text).count();
+            let attempt = usize::try_from(job["attempt"].as_u64().unwrap()).unwrap();
+            assert!(0 < requests, "{job}");
+            efforts.push(Effort { attempt, requests });
         }
-        jobs
+        efforts
     }
-}
-
-fn last_message(request: &RecordedRequest) -> String {
-    let body = request.json();
-    let last = body["messages"].as_array().and_then(|list| list.last()).cloned().unwrap_or_default();
-    last["content"].as_str().unwrap_or_default().to_owned()
 }

@@ -9,11 +9,11 @@ mod services;
 mod turns;
 
 pub(crate) use client::{Answer, Client, Events, SseEvent};
-pub(crate) use deployment::{Deployment, Kind, MOMENT, Options};
-pub(crate) use load::Load;
+pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, text};
+pub(crate) use load::{Effort, Load};
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;
-pub(crate) use turns::{COUNTED, LONG, Waiting};
+pub(crate) use turns::{COUNTED, LONG};
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,14 +21,18 @@ use std::time::Duration;
 use roundhouse_oracle::RecordedRequest;
 
 /// How long anything may take that ought to happen at once. Long, because the machine may be slow.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// Waits for something that happens by itself.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(SOON, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("waited in vain for {what}"),
-    }
+    let Ok(value) = tokio::time::timeout(SOON, future).await else { panic!("waited in vain for {what}") };
+    value
+}
+
+/// Says what was measured, where somebody looks at the output of a test.
+#[expect(clippy::print_stdout, reason = "for whoever runs the test")]
+pub(crate) fn note(text: &str) {
+    println!("{text}");
 }
 
 /// Asks again and again until the answer is there: for what no event tells.

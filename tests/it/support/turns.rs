@@ -1,10 +1,14 @@
 //! Turns that last until a test lets them end, and what there is to see of them meanwhile.
 
+use std::pin::pin;
+use std::time::Duration;
+
 use roundhouse_oracle::RecordedRequest;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Answer, Client, Deployment, Events, SseEvent, soon};
+use super::{Answer, Client, Deployment, Events, SseEvent, soon, text};
 
 /// A turn that speaks, and ends when the oracle is told to hurry.
 pub(crate) const LONG: &str = "slow 600 count to 12";
@@ -40,6 +44,13 @@ impl Client {
         created.json()["id"].as_str().unwrap().to_owned()
     }
 
+    /// A session at work: its turn has begun to speak.
+    pub(crate) async fn at_work(&self) -> (String, Events) {
+        let mut events = self.stream(None, LONG).await;
+        let session = text(&events.until("message.delta").await.data["sessionId"]);
+        (session, events)
+    }
+
     /// A chat that is waited for in the background, as JSON.
     pub(crate) fn chat_waiting(&self, session: &str, message: &str) -> Waiting {
         let body = json!({ "message": message, "sessionId": session });
@@ -66,11 +77,24 @@ impl Events {
 }
 
 impl Deployment {
+    /// Lets whatever runs end, again and again until a job has ended; returns the job.
+    pub(crate) async fn hurried(&self, job: &str) -> Value {
+        let mut ended = pin!(self.client().ended(job));
+        loop {
+            self.oracle.hurry();
+            if let Ok(job) = timeout(Duration::from_millis(100), &mut ended).await {
+                return job;
+            }
+        }
+    }
+
     /// The requests that the oracle was sent for a session, known by a message in it that no other session has.
     pub(crate) fn requests_of(&self, message: &str) -> Vec<RecordedRequest> {
         let has = |request: &RecordedRequest| {
             let body = request.json();
-            body["messages"].as_array().is_some_and(|list| list.iter().any(|known| known["content"] == message))
+            body["messages"]
+                .as_array()
+                .is_some_and(|list| list.iter().any(|known| known["content"] == message))
         };
         self.oracle.requests().into_iter().filter(has).collect()
     }

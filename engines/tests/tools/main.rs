@@ -1,0 +1,11 @@
+//! The built-in tools and the processes they start, on the real system.
+
+#![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
+
+mod confinement;
+mod files;
+mod lists;
+mod process;
+mod shell;
+mod shell_ends;
+mod support;
