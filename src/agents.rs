@@ -87,7 +87,7 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
         prices: agent.prices.map(Into::into),
         extra_headers: headers.map(|(name, value)| (name.clone(), value.reveal().into())).collect(),
         extra_body: agent.extra_body.clone(),
-        sources: vec![Arc::new(tools)],
+        sources: if tools.is_empty() { Vec::new() } else { vec![Arc::new(tools)] },
         permissions,
         ask_user: agent.has_tool(ASK_USER),
         spawn_agent: agent.has_tool(SPAWN_AGENT).then(others),

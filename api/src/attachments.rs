@@ -33,9 +33,9 @@ pub(crate) fn stored(files: &[AttachmentRequest]) -> Result<Option<Value>, Probl
     if FILES_MOST < files.len() {
         return Err(Problem::field("attachments", format!("must be at most {FILES_MOST} files")));
     }
-    let file = |(n, file): (usize, &AttachmentRequest)| one(file).map_err(|(field, why)| {
-        Problem::field(format!("attachments[{n}].{field}"), why)
-    });
+    let file = |(n, file): (usize, &AttachmentRequest)| {
+        one(file).map_err(|(field, why)| Problem::field(format!("attachments[{n}].{field}"), why))
+    };
     Ok(Some(Value::Array(files.iter().enumerate().map(file).collect::<Result<_, _>>()?)))
 }
 
@@ -50,7 +50,9 @@ fn one(file: &AttachmentRequest) -> Result<Value, (&'static str, String)> {
     }
     let claimed = file.media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let media_type = match (kind(&bytes), claimed.as_str()) {
-        (Some(image), claimed) if image == claimed || claimed == "image/jpg" && image == "image/jpeg" => image,
+        (Some(image), claimed) if image == claimed || claimed == "image/jpg" && image == "image/jpeg" => {
+            image
+        }
         (Some(image), _) => return Err(("mediaType", format!("the content is {image}"))),
         (None, claimed) if claimed.starts_with("text/") || claimed == "application/json" => {
             let text = std::str::from_utf8(&bytes).is_ok_and(|text| !text.contains('\0'));

@@ -27,13 +27,11 @@ impl SessionStream {
         // First the place, then the row: what happens in between is told twice rather than never.
         let follow = app.bus.follow(session, after).await;
         let row = app.store.session(session).await?.ok_or(StoreError::SessionNotFound)?;
-        let first = match after {
-            Some(_) => None,
-            None => {
-                let open = app.store.open_interactions(session).await?;
-                Some(sse::own_frame(EventName::SessionSnapshot, &sse::snapshot(&row, open, None)))
-            }
-        };
+        let mut first = None;
+        if after.is_none() {
+            let open = app.store.open_interactions(session).await?;
+            first = Some(sse::own_frame(EventName::SessionSnapshot, &sse::snapshot(&row, open, None)));
+        }
         Ok(Self { app, session, follow, first })
     }
 }

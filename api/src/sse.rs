@@ -50,11 +50,7 @@ pub(crate) fn own_frame<T: Serialize>(name: EventName, data: &T) -> Frame {
 }
 
 /// What a client has to know before it follows a session's stream.
-pub(crate) fn snapshot(
-    session: &Session,
-    open: Vec<Interaction>,
-    reason: Option<&'static str>,
-) -> Snapshot {
+pub(crate) fn snapshot(session: &Session, open: Vec<Interaction>, reason: Option<&'static str>) -> Snapshot {
     Snapshot {
         session_id: session.id,
         at: rfc3339(now_ms()),

@@ -57,6 +57,8 @@ pub trait EngineSession: Send {
 pub struct Capabilities {
     /// Where the conversation lives.
     pub context: ContextKind,
+    /// Whether it works on files: then the session's working directory has to be there.
+    pub works_on_files: bool,
 }
 
 /// Where the conversation that the model sees lives.

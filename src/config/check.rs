@@ -171,7 +171,11 @@ impl Loaded {
                 wrong.push(self.wrong(&key("context_window"), 0, "a number of tokens from 1"));
             }
             if agent.max_cost.is_some_and(|cost| !(0.0..=1e9).contains(&cost)) {
-                wrong.push(self.wrong(&key("max_cost"), "out of range", "a sum in US dollars from 0 to 1000000000"));
+                wrong.push(self.wrong(
+                    &key("max_cost"),
+                    "out of range",
+                    "a sum in US dollars from 0 to 1000000000",
+                ));
             }
             if agent.max_tries == Some(0) {
                 let key = key("max_tries");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use roundhouse_engines::contract::{Answer, Asked, ToolCall};
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{
-    Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState, JobId,
-    MessageId, Scope, SessionId, SessionJob,
+    Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState,
+    JobId, MessageId, Scope, SessionId, SessionJob,
 };
 use roundhouse_shared::store::{NewInteraction, NewSession, Outcome, Spawn, StoreError};
 use serde_json::{Value, json};
@@ -101,7 +101,8 @@ async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<In
         }
     };
     let decision = resolved.answer.as_ref().map(|answer| answer.decision);
-    let kind = EventKind::InteractionResolved { interaction_id: resolved.id, state: resolved.state, decision };
+    let kind =
+        EventKind::InteractionResolved { interaction_id: resolved.id, state: resolved.state, decision };
     outbox.push(Standing::Running, scope, kind);
     Ok(resolved)
 }
@@ -168,7 +169,7 @@ async fn spawn(
         return Ok(Answer::Text(format!("started in session {session}; its answer will come as a message")));
     }
     turn.slot.rest();
-    let guard = Child { turn, child, waited_for: true };
+    let guard = Child { turn, job: child.job, waited_for: true };
     let outcome = ended(turn, child.job, notices).await?;
     guard.has_ended();
     Ok(match outcome {
@@ -196,7 +197,7 @@ async fn ended(turn: Turn<'_>, job: JobId, mut notices: Receiver<Notice>) -> Res
 /// A child that its parent waits for: where the parent's turn is ended before, so is the child's.
 struct Child<'a> {
     turn: Turn<'a>,
-    child: SessionJob,
+    job: JobId,
     waited_for: bool,
 }
 
@@ -213,7 +214,7 @@ impl Drop for Child<'_> {
         if !self.waited_for || !run.is_ours() || worker.lifecycle.hard().is_cancelled() {
             return;
         }
-        let (worker, job) = (worker.clone(), self.child.job);
+        let (worker, job) = (worker.clone(), self.job);
         worker.lifecycle.clone().spawn(async move {
             match worker.store.cancel_job(job).await {
                 Ok((session, cancelled)) => events::cancelled(&worker, session, cancelled).await,

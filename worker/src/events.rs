@@ -33,7 +33,6 @@ pub(crate) async fn finished(
     session: SessionId,
     outbox: &Outbox,
     mail: &Mail,
-    end: &TurnEnd,
     done: Finished,
 ) {
     let turn = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
@@ -44,7 +43,7 @@ pub(crate) async fn finished(
     let kind = match done.outcome {
         TurnOutcome::Failed(problem) => EventKind::TurnFailed { problem },
         TurnOutcome::Answered | TurnOutcome::Cancelled => {
-            EventKind::TurnCompleted { usage: end.usage.into(), iterations: end.iterations }
+            EventKind::TurnCompleted { usage: done.usage.into(), iterations: done.iterations }
         }
     };
     outbox.push(Standing::Fact, turn, kind);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use roundhouse_engines::contract::{AssistantMessage, EngineError, EngineEvent, EngineSession, Usage as EngineUsage};
+use roundhouse_engines::contract::{
+    AssistantMessage, EngineError, EngineEvent, EngineSession, Usage as EngineUsage,
+};
 use roundhouse_shared::domain::{ContextSource, EventKind, JobKind, MessageId, Scope, Usage};
 use roundhouse_shared::store::{
     ContextEntry, Mail, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
@@ -92,14 +94,20 @@ impl<'a> Progress<'a> {
                 let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
                 // Its attempt is the provider's, not the turn's.
                 let scope = Scope { attempt: None, ..self.scope };
-                self.outbox.push(Standing::Running, scope, EventKind::EngineRetry { attempt, delay_ms, status });
+                self.outbox.push(
+                    Standing::Running,
+                    scope,
+                    EventKind::EngineRetry { attempt, delay_ms, status },
+                );
             }
             EngineEvent::MessageDone(message) => self.message(message).await?,
             EngineEvent::ToolStarted(call) => {
                 let input = translate::arguments(&call.arguments);
                 self.tell(EventKind::ToolStarted { tool_call_id: call.id, name: call.name, input });
             }
-            EngineEvent::ToolOutput { id, text } => self.tell(EventKind::ToolOutput { tool_call_id: id, text }),
+            EngineEvent::ToolOutput { id, text } => {
+                self.tell(EventKind::ToolOutput { tool_call_id: id, text })
+            }
             EngineEvent::ToolDone { id, name, success, result } => {
                 self.store(vec![translate::tool_result(&id, &result)]).await?;
                 self.tell(EventKind::ToolCompleted { tool_call_id: id, name, success, result });
@@ -163,8 +171,15 @@ impl<'a> Progress<'a> {
         Ok(())
     }
 
-    async fn compacted(&mut self, summary: &str, replaced: usize, usage: EngineUsage) -> Result<(), StoreError> {
-        let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) else { return Ok(()) };
+    async fn compacted(
+        &mut self,
+        summary: &str,
+        replaced: usize,
+        usage: EngineUsage,
+    ) -> Result<(), StoreError> {
+        let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) else {
+            return Ok(());
+        };
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
         let usage = translate::usage(usage);
         persist(run, || store.compact(&run.lease, turn, summary, up_to, usage)).await?;

@@ -50,7 +50,7 @@ async fn turns(
         };
         let done = persist(run, || worker.store.finish(lease, end.clone())).await?;
         let next = done.next;
-        events::finished(worker, lease.session, outbox, &mail, &end, done).await;
+        events::finished(worker, lease.session, outbox, &mail, done).await;
         mail = match next {
             Next::Idle => return Ok(()),
             Next::Turn if worker.lifecycle.soft().is_cancelled() => return hand_back(worker, run).await,

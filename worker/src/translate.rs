@@ -40,13 +40,15 @@ pub(crate) fn context(entry: ContextEntry) -> ContextMessage {
 }
 
 fn calls(stored: Option<Value>) -> Vec<ToolCall> {
-    let stored: Vec<StoredCall> = stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+    let stored: Vec<StoredCall> =
+        stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
     let call = |StoredCall { id, name, arguments }| ToolCall { id, name, arguments };
     stored.into_iter().map(call).collect()
 }
 
 fn files(stored: Option<Value>) -> Vec<Attachment> {
-    let stored: Vec<StoredFile> = stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
+    let stored: Vec<StoredFile> =
+        stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
     let file = |StoredFile { name, media_type, data }| {
         Some(Attachment { name, media_type, data: STANDARD.decode(data).ok()?.into() })
     };
@@ -54,7 +56,11 @@ fn files(stored: Option<Value>) -> Vec<Attachment> {
 }
 
 pub(crate) fn input(job: &Claimed) -> InputMessage {
-    InputMessage { id: job.job.to_string(), text: job.text.clone(), attachments: files(job.attachments.clone()) }
+    InputMessage {
+        id: job.job.to_string(),
+        text: job.text.clone(),
+        attachments: files(job.attachments.clone()),
+    }
 }
 
 /// Messages that reach the model as one, under the id of the first.
@@ -110,7 +116,9 @@ pub(crate) fn written(message: AssistantMessage) -> WrittenMessage {
 pub(crate) fn problem(error: &EngineError) -> Problem {
     let code = match error {
         EngineError::Unavailable(_) => Code::EngineUnavailable,
-        EngineError::Provider { .. } | EngineError::NoProgress(_) | EngineError::Limit(_) => Code::EngineFailed,
+        EngineError::Provider { .. } | EngineError::NoProgress(_) | EngineError::Limit(_) => {
+            Code::EngineFailed
+        }
     };
     Problem::with_detail(code, error.to_string())
 }

@@ -102,11 +102,18 @@ async fn open(
         let detail = format!("this worker does not have the agent {:?}", mail.agent);
         return Err(Problem::with_detail(Code::EngineUnavailable, detail));
     };
+    let cwd = workspace(worker, session, &mail.cwd);
+    if mail.cwd.is_empty() && engine.capabilities().works_on_files {
+        tokio::fs::create_dir_all(&cwd).await.map_err(|error| {
+            tracing::error!(session.id = %session, cwd = %cwd.display(), %error, "no workspace");
+            Problem::with_detail(Code::EngineUnavailable, "the worker cannot create the session's workspace")
+        })?;
+    }
     let spec = OpenSession {
         session: session.to_string(),
         native_session: mail.native_session.clone(),
         model: mail.model.clone(),
-        cwd: workspace(worker, session, &mail.cwd),
+        cwd,
         owner: Some(owner(session, token)),
     };
     engine.open(spec).await.map_err(|error| translate::problem(&error))

@@ -90,7 +90,10 @@ impl fmt::Debug for OpenAi {
 #[async_trait]
 impl Engine for OpenAi {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { context: ContextKind::Replayed }
+        Capabilities {
+            context: ContextKind::Replayed,
+            works_on_files: !self.provider.settings.sources.is_empty(),
+        }
     }
 
     async fn available(&self) -> Result<(), EngineError> {

@@ -79,6 +79,11 @@ impl Builtins {
         tools.dedup();
         Ok(Self { tools, settings })
     }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
 }
 
 /// The names of all built-in tools.

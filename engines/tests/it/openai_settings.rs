@@ -97,7 +97,8 @@ async fn wrong_settings_are_refused_at_the_start() {
     }
 
     let no_model = engine(Settings { model: String::new(), ..good });
-    let spec = OpenSession { session: "s".into(), native_session: None, model: None, cwd: "/".into(), owner: None };
+    let spec =
+        OpenSession { session: "s".into(), native_session: None, model: None, cwd: "/".into(), owner: None };
     let error = no_model.open(spec).await.err().unwrap();
     assert_eq!(error.to_string(), "the engine is unavailable: no model is configured");
 }
@@ -115,5 +116,5 @@ async fn availability_is_whether_the_server_answers_and_takes_the_key() {
     assert_eq!(there.available().await, Ok(()));
     assert_eq!(locked, "the engine is unavailable: 127.0.0.1 refuses the key: HTTP 401");
     assert!(absent.starts_with("the engine is unavailable: cannot reach 127.0.0.1"), "{absent}");
-    assert_eq!(there.capabilities(), Capabilities { context: ContextKind::Replayed });
+    assert_eq!(there.capabilities(), Capabilities { context: ContextKind::Replayed, works_on_files: false });
 }

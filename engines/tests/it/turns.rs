@@ -30,8 +30,13 @@ pub(crate) fn engine(settings: Settings) -> OpenAi {
 }
 
 pub(crate) async fn open(engine: &OpenAi) -> Box<dyn EngineSession> {
-    let spec =
-        OpenSession { session: "s".to_owned(), native_session: None, model: None, cwd: PathBuf::from("/"), owner: None };
+    let spec = OpenSession {
+        session: "s".to_owned(),
+        native_session: None,
+        model: None,
+        cwd: PathBuf::from("/"),
+        owner: None,
+    };
     engine.open(spec).await.unwrap()
 }
 

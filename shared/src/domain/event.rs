@@ -8,7 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{
-    ChatResult, Decision, EngineKind, EventId, InteractionId, InteractionState, JobId, JobKind, MessageId, SessionId, SessionStatus, TokenUsage, TurnId,
+    ChatResult, Decision, EngineKind, EventId, InteractionId, InteractionState, JobId, JobKind, MessageId,
+    SessionId, SessionStatus, TokenUsage, TurnId,
 };
 use crate::problem::Problem;
 

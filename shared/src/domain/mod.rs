@@ -15,10 +15,10 @@ mod worker;
 pub use agent::{Agent, AgentStatus, EngineKind};
 pub use answer::{CANCELLED_TEXT, ChatResult, ContextSource, TokenUsage, Usage};
 pub use event::{Event, EventKind, EventName, NewEvent, Scope, Snapshot};
-pub use ids::{EventId, InteractionId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId};
-pub use interaction::{
-    Decision, Interaction, InteractionAnswer, InteractionKind, InteractionState,
+pub use ids::{
+    EventId, InteractionId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId,
 };
+pub use interaction::{Decision, Interaction, InteractionAnswer, InteractionKind, InteractionState};
 pub use job::{Job, JobKind, JobState, Lane, OnBusy, SessionJob};
 pub use lease::Lease;
 pub use message::{Message, Role};

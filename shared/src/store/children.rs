@@ -103,7 +103,9 @@ pub(super) async fn wake_parent(
     let (agent, child): (String, uuid::Uuid) = (found.get("agent")?, found.get("id")?);
     let said = match outcome {
         Outcome::Answered(result) => result.content.clone(),
-        Outcome::Failed(problem) => format!("(failed: {})", problem.detail.as_deref().unwrap_or(problem.code.title())),
+        Outcome::Failed(problem) => {
+            format!("(failed: {})", problem.detail.as_deref().unwrap_or(problem.code.title()))
+        }
     };
     let wake = JobId::generate();
     let text = NewMessage {

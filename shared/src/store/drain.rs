@@ -234,7 +234,8 @@ mod tests {
     use super::*;
 
     fn job(kind: JobKind, turn: Option<TurnId>) -> Pending {
-        let claimed = Claimed { job: JobId::generate(), kind, message: None, text: String::new(), attachments: None };
+        let claimed =
+            Claimed { job: JobId::generate(), kind, message: None, text: String::new(), attachments: None };
         Pending { claimed, model: None, turn }
     }
 

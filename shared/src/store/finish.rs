@@ -1,14 +1,14 @@
 //! *finish*: a turn's end is written, everything it claimed is answered, and the lease goes or stays.
 
-use super::db::{Tx, values};
 use super::children::wake_parent;
+use super::db::{Tx, values};
 use super::interactions::close_interactions;
 use super::progress::{CallEnd, close_open_calls, store_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
-    CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message, MessageId, Role,
-    SessionJob, TurnId, Usage,
+    CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message, MessageId,
+    Role, SessionJob, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -89,6 +89,10 @@ pub struct Finished {
     pub ended: Vec<Ended>,
     /// The messages that were stored.
     pub messages: Vec<Message>,
+    /// The turn's model calls, of all its attempts.
+    pub iterations: i64,
+    /// What the turn used, with all its attempts.
+    pub usage: Usage,
     /// What became of the turn in the end: a cancel that was granted wins over an answer that came later.
     pub outcome: TurnOutcome,
 }
@@ -149,7 +153,9 @@ impl Store {
             tx.run(sql, values![row.id.0]).await?;
         }
         tx.commit().await?;
-        Ok(Finished { next: if more { Next::Turn } else { Next::Idle }, ended, messages, outcome })
+        let next = if more { Next::Turn } else { Next::Idle };
+        let Totals { iterations, usage, .. } = totals;
+        Ok(Finished { next, ended, messages, iterations, usage, outcome })
     }
 }
 

@@ -7,7 +7,8 @@ use super::rows::{INTERACTION_COLUMNS, interaction};
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError};
 use crate::domain::{
-    Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState, Lease, SessionId, TurnId,
+    Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState, Lease, SessionId,
+    TurnId,
 };
 
 /// A question that is to be asked.
@@ -83,7 +84,8 @@ impl Store {
     /// Closes a question whose time is up. An answer that came first stands; the question is returned as it is then.
     pub async fn expire(&self, lease: &Lease, id: InteractionId) -> Result<Interaction, StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
-        let sql = "UPDATE interactions SET state = 'expired', resolved_ms = $2 WHERE id = $1 AND state = 'open'";
+        let sql =
+            "UPDATE interactions SET state = 'expired', resolved_ms = $2 WHERE id = $1 AND state = 'open'";
         tx.run(sql, values![id.0, row.now_ms]).await?;
         tx.commit().await?;
         self.interaction(lease.session, id).await?.ok_or(StoreError::InteractionNotFound)

@@ -7,7 +7,9 @@ use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
-use crate::domain::{HeldLease, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId};
+use crate::domain::{
+    HeldLease, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
+};
 use crate::problem::Problem;
 
 /// A sign of life.

@@ -167,7 +167,8 @@ impl Store {
         let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq FROM messages \
                     WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 ORDER BY consumed_seq, seq";
         let summary = self.db.first(summary, values![session.0, COMPACTION]).await?;
-        let mut entries: Vec<ContextEntry> = summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
+        let mut entries: Vec<ContextEntry> =
+            summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
         let from = entries.first().map_or(0, |summary| summary.consumed_seq);
         for row in self.db.all(rest, values![session.0, COMPACTION, from]).await? {
             let entry = context_entry(&row)?;

@@ -82,8 +82,12 @@ impl Store {
         let mut groups: Vec<Together> = Vec::new();
         for job in pending {
             match (job.kind, groups.last_mut()) {
-                (JobKind::Inject | JobKind::Wake, Some(last)) if last.jobs[0].kind == job.kind => last.jobs.push(job),
-                (JobKind::Inject | JobKind::Wake, _) => groups.push(Together { jobs: vec![job], consumed_seq: 0 }),
+                (JobKind::Inject | JobKind::Wake, Some(last)) if last.jobs[0].kind == job.kind => {
+                    last.jobs.push(job)
+                }
+                (JobKind::Inject | JobKind::Wake, _) => {
+                    groups.push(Together { jobs: vec![job], consumed_seq: 0 })
+                }
                 _ => {}
             }
         }

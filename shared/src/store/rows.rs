@@ -3,8 +3,8 @@
 use super::StoreError;
 use super::db::{Column, Row};
 use crate::domain::{
-    EngineKind, Interaction, InteractionId, InteractionKind, InteractionState, Job, JobId, JobKind, JobState, Message, MessageId, Role, Session, SessionId, SessionStatus,
-    TurnId, Usage, WorkerId,
+    EngineKind, Interaction, InteractionId, InteractionKind, InteractionState, Job, JobId, JobKind, JobState,
+    Message, MessageId, Role, Session, SessionId, SessionStatus, TurnId, Usage, WorkerId,
 };
 
 /// The columns that [`message`] reads.
