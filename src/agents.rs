@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roundhouse_engines::contract::{Engine, EngineError};
+use roundhouse_engines::mcp::Server;
 use roundhouse_engines::openai::{self, OpenAi};
+use roundhouse_engines::tools::ToolSource;
 use roundhouse_shared::domain::{Agent, EngineKind};
 use serde::Deserialize;
 
@@ -74,6 +76,20 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
         Ok(tools) => tools,
         Err(why) => return wrong("tools", why),
     };
+    let servers = match agent.mcp_servers() {
+        Ok(servers) => servers,
+        Err(why) => return wrong("mcp", why),
+    };
+    let mut sources: Vec<Arc<dyn ToolSource>> = Vec::new();
+    if !tools.is_empty() {
+        sources.push(Arc::new(tools));
+    }
+    for server in servers {
+        match Server::new(server) {
+            Ok(server) => sources.push(Arc::new(server)),
+            Err(error) => return wrong("mcp", error.to_string()),
+        }
+    }
     let permissions = match agent.engine_permissions() {
         Ok(permissions) => permissions,
         Err(why) => return wrong("permissions", why),
@@ -87,7 +103,7 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
         prices: agent.prices.map(Into::into),
         extra_headers: headers.map(|(name, value)| (name.clone(), value.reveal().into())).collect(),
         extra_body: agent.extra_body.clone(),
-        sources: if tools.is_empty() { Vec::new() } else { vec![Arc::new(tools)] },
+        sources,
         permissions,
         ask_user: agent.has_tool(ASK_USER),
         spawn_agent: agent.has_tool(SPAWN_AGENT).then(others),

@@ -122,9 +122,11 @@ impl Foundation {
     /// Makes the worker known. It runs once [`Ready::run`] is called.
     pub(crate) async fn worker(&self, agents: &[Built]) -> Result<Ready, StartError> {
         let config = &self.loaded.config;
-        let agents = agents
-            .iter()
-            .map(|built| WorkerAgent { agent: built.agent.clone(), engine: built.engine.clone() });
+        let agents = agents.iter().map(|built| WorkerAgent {
+            agent: built.agent.clone(),
+            engine: built.engine.clone(),
+            turn_timeout: config.agents.get(&built.agent.name).and_then(|agent| agent.turn_timeout),
+        });
         let parts = roundhouse_worker::Parts {
             settings: config.worker.clone(),
             limits: roundhouse_worker::Limits {

@@ -144,6 +144,7 @@ async fn turn(store: &Store, worker: WorkerId, session: Option<SessionId>) -> Re
             job: JobId::generate(),
             target,
             message: "say hello".to_owned(),
+            attachments: None,
             origin: "user".to_owned(),
             model: None,
             on_busy: OnBusy::Inject,

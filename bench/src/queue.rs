@@ -1,7 +1,6 @@
 //! The queue's own share of a turn.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
@@ -9,9 +8,8 @@ use apalis_core::backend::Backend;
 use apalis_core::worker::context::WorkerContext;
 use hdrhistogram::Histogram;
 use roundhouse_shared::domain::{JobId, JobKind, Lane, SessionId, SessionJob};
-use roundhouse_shared::queue::Queue;
+use roundhouse_shared::queue::{Queue, Slots};
 use roundhouse_shared::redis::Settings;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Measures push to delivery, one at a time, for each kind of queue there is.
@@ -28,7 +26,7 @@ pub(crate) async fn report(redis: Option<&str>) -> Result<()> {
 #[expect(clippy::cast_precision_loss, reason = "a report for people")]
 async fn measure(name: &str, settings: &Settings) -> Result<()> {
     let queue = Queue::connect(settings)?;
-    let mut source = queue.source(Lane::Chat, Arc::new(Semaphore::new(8)), CancellationToken::new());
+    let mut source = queue.source(Lane::Chat, Slots::new(8), CancellationToken::new());
     let context = WorkerContext::from("bench");
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3)?;
     for _ in 0..2_000 {

@@ -121,7 +121,8 @@ pub enum ContextMessage {
     Assistant {
         /// The text.
         text: String,
-        /// The tools it called. Each has its result in a later [`ContextMessage::Tool`].
+        /// The tools it called. Each has its result in a later [`ContextMessage::Tool`]; those of the last message may
+        /// have none, where the turn goes on after a crash: they have not begun, and the turn begins with them.
         tool_calls: Vec<ToolCall>,
     },
     /// What a tool returned.

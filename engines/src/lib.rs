@@ -4,6 +4,7 @@
 //! worker drives it and keeps what it says. Start with [`contract`].
 
 pub mod contract;
+pub mod mcp;
 pub mod openai;
 pub mod process;
 pub mod tools;

@@ -156,12 +156,22 @@ pub(crate) enum Want {
 }
 
 /// What a tool is called with, before it takes the shape that the tool wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ToolInput {
-    /// A command, a question or a plan.
+    /// A command, a question, a plan or a message to an agent.
     pub(crate) text: String,
     /// About how long it takes, in whole seconds.
     pub(crate) seconds: u64,
+    /// The agent that the message is for.
+    pub(crate) agent: String,
+    /// Whether its answer comes later.
+    pub(crate) later: bool,
+}
+
+impl ToolInput {
+    fn of(text: &str) -> ToolInput {
+        ToolInput { text: text.to_owned(), ..ToolInput::default() }
+    }
 }
 
 /// A failure asked for.
@@ -240,10 +250,14 @@ impl Reader {
             Command::Sleep { seconds, say } => {
                 let text = format!("sleep {seconds} && echo {}", crate::tools::shell_word(say));
                 let seconds = seconds.split('.').next().and_then(|whole| whole.parse().ok()).unwrap_or(0);
-                self.call(Kind::Shell, ToolInput { text, seconds });
+                self.call(Kind::Shell, ToolInput { text, seconds, ..ToolInput::default() });
             }
-            Command::Ask(text) => self.call(Kind::Ask, ToolInput { text: text.to_owned(), seconds: 0 }),
-            Command::Plan(text) => self.call(Kind::Plan, ToolInput { text: text.to_owned(), seconds: 0 }),
+            Command::Ask(text) => self.call(Kind::Ask, ToolInput::of(text)),
+            Command::Plan(text) => self.call(Kind::Plan, ToolInput::of(text)),
+            Command::Spawn { agent, message, wait } => {
+                let input = ToolInput { agent: agent.to_owned(), later: !wait, ..ToolInput::of(message) };
+                self.call(Kind::Spawn, input);
+            }
             Command::Slow(spread) => self.turn.slow = Some(spread),
             Command::Fail { status, once } => {
                 let once = once.then(|| {

@@ -15,6 +15,7 @@
 //! | `count to N` | `1 2 3`, one chunk a word |
 //! | `sleep S then say W` | calls the shell tool with `sleep S && echo W`, then says what it returned |
 //! | `ask: Q` · `plan: P` | calls the question / plan tool, then says what it returned |
+//! | `spawn A: M` · `spawn-async A: M` | calls the tool that has agent A do M, waiting or not, then says what it returned |
 //! | `slow S` | spreads the reply over S seconds |
 //! | `fail N` · `fail N once` | answers HTTP N, always or the first time only |
 //!

@@ -13,14 +13,16 @@ pub(crate) enum Kind {
     Shell,
     Ask,
     Plan,
+    Spawn,
 }
 
 /// Names in order of preference, as they are offered by Codex, Claude Code and ourselves. `exec` is Codex' tool that
 /// runs JavaScript, which in turn calls `exec_command`.
-const NAMES: [(Kind, &[&str]); 3] = [
+const NAMES: [(Kind, &[&str]); 4] = [
     (Kind::Shell, &["exec_command", "shell_command", "bash", "shell", "run_command", "terminal", "exec"]),
     (Kind::Ask, &["askuserquestion", "ask_user", "request_user_input"]),
     (Kind::Plan, &["exitplanmode", "exit_plan_mode"]),
+    (Kind::Spawn, &["spawn_agent"]),
 ];
 
 impl Kind {
@@ -38,6 +40,7 @@ impl Kind {
             Kind::Shell => "I have no shell",
             Kind::Ask => "I have no question tool",
             Kind::Plan => "I have no plan tool",
+            Kind::Spawn => "I have no agent tool",
         }
     }
 
@@ -96,6 +99,10 @@ impl<'a> Tool<'a> {
             Kind::Shell => wants.shell(self.name(), input),
             Kind::Ask => wants.question(self.name(), &input.text),
             Kind::Plan => json!({"plan": input.text}),
+            Kind::Spawn => {
+                let mode = if input.later { "async" } else { "wait" };
+                json!({"agent": input.agent, "message": input.text, "mode": mode})
+            }
         }
         .to_string()
     }

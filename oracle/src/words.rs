@@ -9,8 +9,9 @@
 //! NAME = INT            add INT to NAME       what is NAME
 //! say W                 count to INT          sleep NUM [, ;] [then|and] say W
 //! ask: Q                plan: P               slow NUM          fail INT [once]
+//! spawn AGENT: M        spawn-async AGENT: M
 //! ```
-//! `W`, `Q` and `P` are the rest of the line, trimmed, and must not be empty, so each ends its line. `say: W` is `say W`.
+//! `W`, `Q`, `P` and `M` are the rest of the line, trimmed, and must not be empty, so each ends its line. `say: W` is `say W`.
 //! `what is the …` (and `your`, `my`, `this`, `that`) asks for no variable. Counts run from 1 to [`MAX_COUNT`], statuses
 //! from 400 to 599; a number outside makes the words no command.
 
@@ -35,6 +36,7 @@ pub(crate) enum Command<'a> {
     Sleep { seconds: &'a str, say: &'a str },
     Ask(&'a str),
     Plan(&'a str),
+    Spawn { agent: &'a str, message: &'a str, wait: bool },
     Slow(Duration),
     Fail { status: u16, once: bool },
 }
@@ -151,6 +153,8 @@ impl<'a> Scan<'a, '_> {
             Some((Command::Ask(self.rest(at + 1)?), self.tokens.len()))
         } else if is("plan") && self.glued_colon(at) {
             Some((Command::Plan(self.rest(at + 1)?), self.tokens.len()))
+        } else if is("spawn") {
+            self.spawn(at)
         } else if is("slow") {
             let seconds: f64 = self.seconds(at + 1)?.parse().ok()?;
             let spread = Duration::try_from_secs_f64(seconds).map_or(MAX_SLOW, |d| d.min(MAX_SLOW));
@@ -182,6 +186,13 @@ impl<'a> Scan<'a, '_> {
             (Command::Say(say), end) => Some((Command::Sleep { seconds, say }, end)),
             _ => None,
         }
+    }
+
+    fn spawn(self, at: usize) -> Option<(Command<'a>, usize)> {
+        let wait = !(self.is(at + 1, "-") && self.is(at + 2, "async"));
+        let named = if wait { at + 1 } else { at + 3 };
+        let agent = self.word(named).filter(|_| self.glued_colon(named))?;
+        Some((Command::Spawn { agent, message: self.rest(named + 1)?, wait }, self.tokens.len()))
     }
 
     fn of(self, at: usize, kind: Kind) -> Option<&'a str> {

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use roundhouse_engines::mcp;
 use roundhouse_engines::openai::{Permissions, Prices as EnginePrices};
 use roundhouse_engines::tools::Builtins;
 use roundhouse_shared::secret::Secret;
+use roundhouse_shared::units::Span;
 use serde::{Deserialize, Serialize};
+
+use super::mcp::McpSettings;
 
 /// Engines that the design knows and this version does not have.
 pub(super) const LATER_ENGINES: [&str; 3] = ["claude-cli", "codex", "acp"];
@@ -32,12 +36,18 @@ pub(crate) struct AgentSettings {
     /// The tools that the agent may use: built-in ones, `ask_user`, `spawn_agent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tools: Vec<String>,
+    /// MCP servers whose tools the agent may use, by the names that their tools begin with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) mcp: BTreeMap<String, McpSettings>,
     /// Which tool calls run, are asked about, never run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) permissions: Option<PermissionSettings>,
     /// The most model calls in one turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_iterations: Option<u32>,
+    /// The longest turn; absent: `limits.turn_timeout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turn_timeout: Option<Span>,
     /// What one turn may cost, in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_cost: Option<f64>,
@@ -92,6 +102,11 @@ impl AgentSettings {
             .map_err(|error| format!("{error}, {ASK_USER}, {SPAWN_AGENT}"))
     }
 
+    /// The MCP servers, or what is wrong with one.
+    pub(crate) fn mcp_servers(&self) -> Result<Vec<mcp::Settings>, String> {
+        self.mcp.iter().map(|(name, server)| server.engine_settings(name)).collect()
+    }
+
     /// Whether the agent may use a tool.
     pub(crate) fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool == name)
@@ -125,10 +140,14 @@ pub(super) fn expected(key: &str) -> Option<&'static str> {
         "instructions" => "a text",
         "context_window" => "a number of tokens, like 128000",
         "tools" => "a list of tools, like [\"shell\", \"read_file\", \"ask_user\"]",
+        "mcp" => {
+            "a table like { files = { command = [\"npx\", \"some-server\"] }, web = { url = \"http://127.0.0.1:3001/mcp\" } }"
+        }
         "permissions" => {
             "a table like { default = \"allow\", ask = [\"shell\"], deny = [\"shell(rm)\"] } of allow, ask or deny"
         }
         "max_iterations" => "a whole number from 1, like 100",
+        "turn_timeout" => "a length of time like 500ms, 30s, 5m or 2h",
         "max_cost" => "a sum in US dollars, like 0.5",
         "max_tries" => "a whole number from 1, like 4",
         "prices" => {

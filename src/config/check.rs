@@ -158,11 +158,15 @@ impl Loaded {
             }
             if let Err(why) = agent.builtins() {
                 let expected = says(&key("tools"));
-                wrong.push(self.wrong(&key("tools"), why, &expected));
+                wrong.push(self.wrong(&key("tools"), format_args!("wrong ({why})"), &expected));
+            }
+            if let Err(why) = agent.mcp_servers() {
+                let expected = says(&key("mcp"));
+                wrong.push(self.wrong(&key("mcp"), format_args!("wrong ({why})"), &expected));
             }
             if let Err(why) = agent.engine_permissions() {
                 let expected = says(&key("permissions"));
-                wrong.push(self.wrong(&key("permissions"), why, &expected));
+                wrong.push(self.wrong(&key("permissions"), format_args!("wrong ({why})"), &expected));
             }
             if agent.max_iterations == Some(0) {
                 wrong.push(self.wrong(&key("max_iterations"), 0, "a whole number from 1"));

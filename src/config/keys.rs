@@ -124,7 +124,7 @@ pub(crate) const KEYS: &[Key] = &[
         "limits.interaction_timeout",
         "ROUNDHOUSE_INTERACTION_TIMEOUT",
         Form::Span,
-        "how long an agent waits for a person (no engine of this version asks)",
+        "how long an agent waits for a person's answer",
     ),
     key(
         "limits.cancel_grace",

@@ -252,6 +252,7 @@ pub(super) fn expected(key: &str) -> Option<String> {
         return Some(key.form.expected());
     }
     match key.split('.').collect::<Vec<_>>().as_slice() {
+        ["agents", _, "mcp", ..] => agent::expected("mcp").map(str::to_owned),
         ["agents", _, name] => agent::expected(name).map(str::to_owned),
         ["agents", _] => Some("a table: [agents.NAME] with engine, base_url and model".to_owned()),
         [section] => Some(format!("a table: [{section}]")),

@@ -9,6 +9,7 @@ mod environment;
 mod error;
 mod keys;
 mod load;
+mod mcp;
 mod print;
 #[cfg(test)]
 mod tests;

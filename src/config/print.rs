@@ -36,17 +36,23 @@ pub(super) fn quoted_url(url: &str) -> String {
 
 /// A value as a person wrote it, for errors; without secrets.
 pub(super) fn shown(key: &str, value: &figment::value::Value) -> String {
-    if key.contains("extra_headers") {
+    if key.contains("extra_headers") || key.contains(".mcp") {
         return "set".to_owned();
     }
     let value = toml::Value::try_from(value);
     value.map_or_else(|_| "wrong".to_owned(), |value| without_secrets(value).to_string())
 }
 
-/// A value whose URLs are masked.
+/// A value whose URLs are masked, however deep they are.
 fn without_secrets(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) if text.contains("://") => toml::Value::String(shown_url(&text)),
+        toml::Value::Array(items) => items.into_iter().map(without_secrets).collect::<Vec<_>>().into(),
+        toml::Value::Table(table) => table
+            .into_iter()
+            .map(|(key, value)| (key, without_secrets(value)))
+            .collect::<toml::Table>()
+            .into(),
         other => other,
     }
 }
@@ -113,8 +119,10 @@ pub(crate) fn example() -> String {
 # prices = { input = 0.15, output = 0.6, cache = 0.075 }  # dollars per million tokens; absent: the cost is null
 # context_window = 128000
 # tools = ["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]
+# mcp = { files = { command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/data"] } }  # its tools are files__…
 # permissions = { default = "allow", ask = ["shell"], allow = ["shell(git status)"], deny = ["shell(sudo)"] }
 # max_iterations = 100                       # model calls in one turn
+# turn_timeout = "10m"                       # the longest turn; absent: limits.turn_timeout
 # max_cost = 0.5                             # US dollars in one turn; absent: any amount
 # max_tries = 4                              # tries of one model call before its first token
 # extra_headers = { X-Title = "Roundhouse" }

@@ -1,6 +1,7 @@
 //! What a user sees of the configuration.
 
 mod errors;
+mod mcp;
 
 use std::fs;
 use std::path::Path;
@@ -168,6 +169,7 @@ fn the_example_file_has_the_defaults() {
     let agents = format!("[agents{}", agents.replace("\n# ", "\n"));
     let agent = &loaded(&agents, []).unwrap().config.agents["assistant"];
     assert!(agent.prices.is_some() && agent.max_tries.is_some());
+    assert!(agent.builtins().is_ok() && agent.engine_permissions().is_ok());
 }
 
 #[test]
@@ -188,7 +190,15 @@ fn the_documentation_names_every_key_and_variable() {
         "instructions",
         "prices",
         "context_window",
+        "tools",
+        "mcp",
+        "permissions",
+        "max_iterations",
+        "turn_timeout",
+        "max_cost",
+        "max_tries",
         "extra_headers",
+        "extra_body",
     ] {
         assert!(text.contains(&format!("| `{key}` |")), "{key}");
     }

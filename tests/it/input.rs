@@ -34,7 +34,11 @@ async fn a_message_that_cannot_be_is_refused(kind: Kind) {
         (json!({"message": "say a", "title": "t".repeat(201)}), "422 INVALID_REQUEST", "title"),
         (json!({"message": "say a", "model": " "}), "422 INVALID_REQUEST", "model"),
         (json!({"message": "say a", "metadata": {"k": ["\0"]}}), "422 INVALID_REQUEST", "metadata"),
-        (json!({"message": "say a", "attachments": [{"name": "a"}]}), "422 INVALID_REQUEST", "attachments"),
+        (
+            json!({"message": "say a", "attachments": [{"name": "a"}]}),
+            "422 INVALID_REQUEST",
+            "attachments[0].mediaType",
+        ),
     ];
     let mut cases: Vec<Case> =
         bodies.into_iter().map(|(body, code, field)| (body.to_string().into(), code, field)).collect();

@@ -4,9 +4,12 @@
 
 mod support;
 
+mod ask;
+mod attachments;
 mod busy;
 mod cancel;
 mod chat;
+mod children;
 mod crash;
 mod freeze;
 mod idempotency;
@@ -14,10 +17,13 @@ mod input;
 mod operations;
 mod outages;
 mod patience;
+mod permissions;
 mod provider;
 mod race;
 mod resume;
 mod sessions;
 mod sse;
 mod stop;
+mod takeover;
+mod tools;
 mod usage;

@@ -6,7 +6,7 @@ use roundhouse_engines::contract::{Answer, Asked, ToolCall};
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{
     Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState,
-    JobId, MessageId, Scope, SessionId, SessionJob,
+    JobId, MessageId, Scope, SessionId,
 };
 use roundhouse_shared::store::{NewInteraction, NewSession, Outcome, Spawn, StoreError};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::outbox::Standing;
 use crate::session::persist;
 use crate::turn::{Turn, workspace};
-use crate::{events, translate};
+use crate::{Runnable, events, translate};
 
 /// How often the store is read while nothing rings.
 const LOOK: Duration = Duration::from_secs(2);
@@ -36,10 +36,18 @@ pub(crate) async fn find_out(
             permitted(ask(turn, InteractionKind::Permission, payload).await?)
         }
         Asked::Question(questions) => answered(ask(turn, InteractionKind::Question, questions).await?),
-        Asked::Spawn { agent, message, wait } => match calling {
-            Some(calling) => spawn(turn, calling, &id, &agent, message, wait).await?,
-            None => Answer::Deny("no message asked for this".to_owned()),
-        },
+        Asked::Spawn { agent, message, wait } => {
+            let (store, turn_id) = (&turn.worker.store, turn.mail.turn);
+            // A turn that goes on after a crash has its calls from the store.
+            let calling = match calling {
+                Some(calling) => Some(calling),
+                None => persist(turn.run, || store.calling(turn_id)).await?,
+            };
+            match calling {
+                Some(calling) => spawn(turn, calling, &id, &agent, message, wait).await?,
+                None => Answer::Deny("no message asked for this".to_owned()),
+            }
+        }
     };
     turn.slot.resume().await;
     Ok((id, answer))
@@ -136,7 +144,7 @@ async fn spawn(
 ) -> Result<Answer, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
-    let Some((known, _)) = worker.engines.get(agent) else {
+    let Some(Runnable { agent: known, .. }) = worker.engines.get(agent) else {
         let mut names: Vec<_> = worker.engines.keys().map(String::as_str).collect();
         names.sort_unstable();
         return Ok(Answer::Deny(format!("there is no agent {agent:?}; there are: {}", names.join(", "))));
@@ -163,13 +171,13 @@ async fn spawn(
     };
     let notices = worker.bus.notices();
     let child = persist(run, || store.spawn(lease, &spawn)).await?;
+    let guard = Child { turn, job: child.job, waited_for: wait };
     events::ring(worker, child).await;
     if !wait {
         let session = child.session;
         return Ok(Answer::Text(format!("started in session {session}; its answer will come as a message")));
     }
     turn.slot.rest();
-    let guard = Child { turn, job: child.job, waited_for: true };
     let outcome = ended(turn, child.job, notices).await?;
     guard.has_ended();
     Ok(match outcome {

@@ -29,6 +29,7 @@ use roundhouse_shared::domain::{Agent, AgentStatus, Worker as WorkerRow, WorkerI
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Store, StoreError};
+use roundhouse_shared::units::Span;
 
 pub use settings::{Limits, Settings};
 
@@ -75,6 +76,15 @@ pub struct WorkerAgent {
     pub agent: Agent,
     /// Its engine, or why it cannot run here.
     pub engine: Result<Arc<dyn Engine>, String>,
+    /// Its own limit for a turn; `None`: that of all.
+    pub turn_timeout: Option<Span>,
+}
+
+/// An agent that this worker can run.
+pub(crate) struct Runnable {
+    agent: Agent,
+    engine: Arc<dyn Engine>,
+    turn_timeout: Span,
 }
 
 /// A worker that runs, shared by all its tasks.
@@ -85,7 +95,7 @@ pub(crate) struct Worker {
     store: Store,
     bus: Bus,
     queue: Queue,
-    engines: HashMap<String, (Agent, Arc<dyn Engine>)>,
+    engines: HashMap<String, Runnable>,
     data_dir: PathBuf,
     registry: Arc<Registry>,
     lifecycle: Lifecycle,
@@ -117,9 +127,10 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         leases: Vec::new(),
     };
     parts.store.register_worker(&row, parts.settings.lease.millis()).await?;
-    let engines = parts.agents.into_iter().filter_map(|WorkerAgent { agent, engine }| {
+    let engines = parts.agents.into_iter().filter_map(|WorkerAgent { agent, engine, turn_timeout }| {
         let engine = engine.ok()?;
-        Some((agent.name.clone(), (agent, engine)))
+        let turn_timeout = turn_timeout.unwrap_or(parts.limits.turn_timeout);
+        Some((agent.name.clone(), Runnable { agent, engine, turn_timeout }))
     });
     let worker = Arc::new(Worker {
         id: row.id,

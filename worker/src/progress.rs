@@ -106,7 +106,7 @@ impl<'a> Progress<'a> {
                 self.tell(EventKind::ToolStarted { tool_call_id: call.id, name: call.name, input });
             }
             EngineEvent::ToolOutput { id, text } => {
-                self.tell(EventKind::ToolOutput { tool_call_id: id, text })
+                self.tell(EventKind::ToolOutput { tool_call_id: id, text });
             }
             EngineEvent::ToolDone { id, name, success, result } => {
                 self.store(vec![translate::tool_result(&id, &result)]).await?;

@@ -54,12 +54,24 @@ async fn turns(
         mail = match next {
             Next::Idle => return Ok(()),
             Next::Turn if worker.lifecycle.soft().is_cancelled() => return hand_back(worker, run).await,
+            // A turn that was ended while it waited has left its slot to others.
+            Next::Turn if !has_slot(worker, run, slot).await => return hand_back(worker, run).await,
             // A cancel may have taken the mail since: then the lease is given back as it is.
             Next::Turn => match persist(run, || worker.store.drain(lease)).await? {
                 Some(mail) => mail,
                 None => return hand_back(worker, run).await,
             },
         };
+    }
+}
+
+/// Whether there is a slot for the next turn, and nothing that speaks against it.
+async fn has_slot(worker: &Worker, run: &Run, slot: &Slot) -> bool {
+    tokio::select! {
+        biased;
+        () = run.lost.cancelled() => false,
+        () = worker.lifecycle.soft().cancelled() => false,
+        () = slot.resume() => true,
     }
 }
 

@@ -13,6 +13,7 @@ use roundhouse_shared::domain::{LeaseToken, SessionId};
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::queue::Slot;
 use roundhouse_shared::store::{Mail, StoreError, TurnEnd, TurnOutcome};
+use roundhouse_shared::units::Span;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::asked::find_out;
@@ -21,7 +22,7 @@ use crate::outbox::Outbox;
 use crate::progress::{Progress, Taken};
 use crate::registry::Run;
 use crate::session::persist;
-use crate::{Worker, translate};
+use crate::{Runnable, Worker, translate};
 
 /// How a turn was left.
 pub(crate) enum Driven {
@@ -98,7 +99,7 @@ async fn open(
     token: LeaseToken,
     mail: &Mail,
 ) -> Result<Box<dyn EngineSession>, Problem> {
-    let Some((_, engine)) = worker.engines.get(&mail.agent) else {
+    let Some(Runnable { engine, .. }) = worker.engines.get(&mail.agent) else {
         let detail = format!("this worker does not have the agent {:?}", mail.agent);
         return Err(Problem::with_detail(Code::EngineUnavailable, detail));
     };
@@ -130,7 +131,8 @@ async fn follow(
     let mut cancelled = pin!(async { cancel.wait_for(|turn| *turn == Some(mail.turn)).await.map(drop) });
     // Set once the engine was asked to stop: why, and until when it may take.
     let mut ending: Option<TurnOutcome> = None;
-    let mut deadline = Instant::now() + worker.limits.turn_timeout.0;
+    let limit = worker.engines.get(&mail.agent).map_or(worker.limits.turn_timeout, |here| here.turn_timeout);
+    let mut deadline = Instant::now() + limit.0;
     // What the engine asked for, while it is being found out.
     let mut asking: Asking<'_> = None;
     loop {
@@ -141,7 +143,7 @@ async fn follow(
             _ = &mut cancelled, if ending.is_none() => TurnOutcome::Cancelled,
             () = sleep_until(deadline) => match ending {
                 Some(outcome) => return Ok(Driven::Ended(progress.end(outcome))),
-                None => too_long(worker),
+                None => too_long(limit),
             },
             answered = found_out(&mut asking) => {
                 asking = None;
@@ -179,7 +181,7 @@ async fn found_out(asking: &mut Asking<'_>) -> Result<(String, Answer), StoreErr
     }
 }
 
-fn too_long(worker: &Worker) -> TurnOutcome {
-    let detail = format!("the turn took longer than {}", worker.limits.turn_timeout);
+fn too_long(limit: Span) -> TurnOutcome {
+    let detail = format!("the turn took longer than {limit}");
     TurnOutcome::Failed(Problem::with_detail(Code::EngineFailed, detail))
 }

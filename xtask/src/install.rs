@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::sh;
+use crate::{npm, sh};
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -103,12 +103,18 @@ pub(crate) fn all() -> Result<()> {
     }
     redis_server(Missing::Install)?;
     postgres_folder(Missing::Install)?;
+    npm::mcp_everything(Missing::Install)?;
     Ok(())
 }
 
 /// The redis-server, installed if it is missing.
 pub(crate) fn redis_server(missing: Missing) -> Result<PathBuf> {
     program("redis-server", "redis-server", missing, || sh::find("redis-server"))
+}
+
+/// The program npm, installed with its Node.js if it is missing.
+pub(crate) fn npm(missing: Missing) -> Result<PathBuf> {
+    program("npm", "npm", missing, || sh::find("npm").filter(|_| sh::find("node").is_some()))
 }
 
 /// The folder with Postgres's programs, installed if they are missing.

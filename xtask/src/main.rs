@@ -9,6 +9,7 @@
 mod bench;
 mod install;
 mod lint;
+mod npm;
 mod services;
 mod sh;
 mod steps;

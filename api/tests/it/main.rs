@@ -5,6 +5,7 @@
 mod chat;
 mod docs;
 mod guard;
+mod interactions;
 mod operations;
 mod outage;
 mod refused;

@@ -70,6 +70,8 @@ pub(super) struct Conversation {
     exchange: usize,
     /// That message, where a summary has replaced it.
     replaced_question: Option<String>,
+    /// Calls at its end that have not begun: the turn was cut off before.
+    open: Vec<ToolCall>,
     /// What the last model call reported for the entries before this index.
     reported: Option<(Tokens, usize)>,
 }
@@ -111,6 +113,10 @@ impl Conversation {
                 found.iter_mut().find(|result| result.as_ref().is_some_and(|(id, _)| *id == call.id));
             let (text, stands_for) = match result.and_then(Option::take) {
                 Some((_, text)) => (text, 1),
+                None if context.is_empty() => {
+                    self.open.push(call.clone());
+                    continue;
+                }
                 None => ("[The result is no longer there.]".to_owned(), 0),
             };
             self.push(result_message(&call.id, text), stands_for);
@@ -132,6 +138,11 @@ impl Conversation {
 
     pub(super) fn entries(&self) -> Arc<Vec<Entry>> {
         Arc::clone(&self.entries)
+    }
+
+    /// The calls that the turn has to begin with.
+    pub(super) fn take_open(&mut self) -> Vec<ToolCall> {
+        std::mem::take(&mut self.open)
     }
 
     pub(super) fn ids(&mut self) -> &mut HashSet<String> {

@@ -58,6 +58,7 @@ use async_trait::async_trait;
 
 pub use self::permissions::{InvalidRule, Permissions, Rule, Verdict};
 use self::provider::Provider;
+pub(crate) use self::provider::is_loopback;
 use self::session::Session;
 pub use self::settings::{Prices, Secret, Settings};
 use self::turn::Place;
@@ -92,7 +93,7 @@ impl Engine for OpenAi {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             context: ContextKind::Replayed,
-            works_on_files: !self.provider.settings.sources.is_empty(),
+            works_on_files: self.provider.settings.sources.iter().any(|source| source.works_on_files()),
         }
     }
 

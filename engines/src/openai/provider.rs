@@ -155,7 +155,7 @@ fn client(settings: &Settings, base: &Url) -> Result<Client, EngineError> {
     builder.build().map_err(|error| unavailable(format!("the HTTP client cannot be built: {error}")))
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     address.map_or(host == "localhost" || host.ends_with(".localhost"), |address| address.is_loopback())

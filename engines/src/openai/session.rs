@@ -56,7 +56,7 @@ impl EngineSession for Session {
         }
         attachments::check(&input.messages)?;
         let (host, line) = host::line();
-        let turn = Turn::new(Arc::clone(&self.provider), self.place.clone(), host, input.context)?;
+        let turn = Turn::new(Arc::clone(&self.provider), self.place.clone(), host, input.context);
         self.running = Some(Running { turn: turn.run().boxed(), line, expects: Expects::Nothing });
         Ok(())
     }

@@ -108,7 +108,7 @@ pub struct Secret(String);
 
 impl Secret {
     /// The secret itself, for the one place that sends it.
-    pub(super) fn reveal(&self) -> &str {
+    pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
 }

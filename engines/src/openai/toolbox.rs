@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -28,6 +29,7 @@ pub(super) enum Tool {
 }
 
 /// The tools of a turn. They are listed by name, so that prompt caches hold whatever order their sources have.
+#[derive(Default)]
 pub(super) struct Toolbox {
     tools: BTreeMap<String, (Tool, Wire)>,
 }
@@ -47,8 +49,10 @@ struct Function {
 }
 
 impl Toolbox {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let mut toolbox = Self { tools: BTreeMap::new() };
+    /// The tools of a turn that begins: each source gets ready first.
+    pub(super) async fn of(settings: &Settings) -> Self {
+        join_all(settings.sources.iter().map(|source| source.prepare())).await;
+        let mut toolbox = Self::default();
         if settings.ask_user {
             toolbox.add(Tool::AskUser, host_tools::ask_user());
         }

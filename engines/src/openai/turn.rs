@@ -53,19 +53,18 @@ impl Turn {
         place: Place,
         host: Host,
         context: Vec<ContextMessage>,
-    ) -> Result<Self, EngineError> {
-        let toolbox = Toolbox::new(&provider.settings);
-        Ok(Self {
+    ) -> Self {
+        Self {
             place,
             host,
-            tools: toolbox.list()?,
-            toolbox,
+            tools: None,
+            toolbox: Toolbox::default(),
             conversation: Conversation::new(context),
             spending: Spending::default(),
             compaction: Compaction::default(),
             instructions: provider.settings.instructions.as_str().into(),
             provider,
-        })
+        }
     }
 
     /// Runs the turn and gives its last event.
@@ -77,6 +76,11 @@ impl Turn {
     }
 
     async fn answer(&mut self) -> Result<(), EngineError> {
+        self.toolbox = Toolbox::of(&self.provider.settings).await;
+        self.tools = self.toolbox.list()?;
+        for call in self.conversation.take_open() {
+            self.use_tool(call).await;
+        }
         loop {
             self.spending.check(&self.provider.settings)?;
             self.compact_in_time().await?;

@@ -189,6 +189,11 @@ impl Process {
         self.child.wait().await
     }
 
+    /// Whether the process itself has ended. What it started may go on.
+    pub fn has_exited(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Ends the process and everything it started: asks the group to end, waits at most `grace` for the process
     /// itself, then kills what is left, and reaps. With no grace it is killed at once.
     pub async fn end(&mut self, grace: Duration) -> Ended {

@@ -11,7 +11,7 @@ pub(super) const TEXT_BYTES: usize = HEAD_BYTES + TAIL_BYTES;
 
 /// Takes any amount of text and needs bounded memory.
 #[derive(Debug, Default)]
-pub(super) struct Bounded {
+pub(crate) struct Bounded {
     head: String,
     head_is_full: bool,
     tail: String,
@@ -20,7 +20,7 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    pub(super) fn push(&mut self, mut piece: &str) {
+    pub(crate) fn push(&mut self, mut piece: &str) {
         if !self.head_is_full {
             let fitting = text::fitting(piece, HEAD_BYTES - self.head.len());
             self.head.push_str(fitting);
@@ -41,7 +41,7 @@ impl Bounded {
         self.left_out_bytes += excess as u64;
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.trim();
         if self.left_out_bytes > 0 {
             let _ = write!(self.head, "\n[… {} bytes left out …]\n", self.left_out_bytes);

@@ -7,7 +7,7 @@
 //!
 //! A tool that fails has an outcome with a text that the model can act on. It never fails the turn.
 
-mod bounded;
+pub(crate) mod bounded;
 mod diff;
 mod edit_file;
 mod files;

@@ -11,8 +11,16 @@ use tokio_util::sync::CancellationToken;
 /// Where tools come from: the built-ins, or an MCP server.
 #[async_trait]
 pub trait ToolSource: Send + Sync {
-    /// What can be called. Asked once a turn.
+    /// What can be called. Asked once a turn, after [`prepare`](Self::prepare).
     fn tools(&self) -> Vec<ToolSpec>;
+
+    /// Gets ready for a turn, within a deadline of its own. A source that cannot has no tools, or tools that say so.
+    async fn prepare(&self) {}
+
+    /// Whether its tools work in the session's workspace.
+    fn works_on_files(&self) -> bool {
+        true
+    }
 
     /// Calls a tool. Whatever goes wrong is in the outcome. Dropping the future ends the call and all that it started.
     async fn call(&self, name: &str, input: Value, context: &ToolContext) -> ToolOutcome;

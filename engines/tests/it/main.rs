@@ -14,6 +14,7 @@ mod openai_permissions;
 mod openai_retries;
 mod openai_sessions;
 mod openai_settings;
+mod openai_sources;
 mod openai_streams;
 mod script;
 mod tools;

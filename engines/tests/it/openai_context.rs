@@ -39,6 +39,26 @@ async fn a_turn_goes_on_from_the_results_that_it_has() {
 }
 
 #[tokio::test]
+async fn a_turn_begins_with_the_calls_that_have_not_begun() {
+    let server = Server::start([says("hi")]).await;
+    let (settings, _) = with_tools(settings(&server.base_url));
+    let engine = engine(settings);
+    let mut session = open(&engine).await;
+    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a"), called("b")] };
+    let context = vec![user("hello"), made, result("a", "r")];
+
+    session.send(TurnInput { context, messages: vec![message("job", "hello")] }).await.unwrap();
+    let events = rest(&mut *session).await;
+
+    assert_eq!(events.last().unwrap(), "done after 1");
+    let request = &server.requests()[0].body;
+    assert_eq!(roles(request), ["user", "assistant", "tool", "tool"]);
+    assert_eq!(request["messages"][2], json!({"role": "tool", "tool_call_id": "a", "content": "r"}));
+    assert_eq!(request["messages"][3]["tool_call_id"], "b");
+    assert_ne!(request["messages"][3]["content"], "[The result is no longer there.]");
+}
+
+#[tokio::test]
 async fn calls_and_results_that_have_lost_each_other_are_mended() {
     let server = Server::start([says("hi")]).await;
     let engine = engine(settings(&server.base_url));

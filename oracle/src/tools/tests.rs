@@ -4,7 +4,7 @@ fn arguments(spec: &str, kind: Kind) -> String {
     let spec: ToolSpec<'_> = serde_json::from_str(spec).unwrap();
     let mut tools = Vec::new();
     Tool::read(vec![spec], None, &mut tools);
-    let input = ToolInput { text: "do it".to_owned(), seconds: 0 };
+    let input = ToolInput { text: "do it".to_owned(), agent: "other".to_owned(), ..ToolInput::default() };
     kind.pick(&tools).unwrap().arguments(kind, &input)
 }
 
@@ -35,6 +35,7 @@ fn each_tool_gets_what_it_wants() {
             r#"{"options":["yes","no"],"question":"do it"}"#,
         ),
         (Kind::Plan, r#"{"name":"ExitPlanMode"}"#, r#"{"plan":"do it"}"#),
+        (Kind::Spawn, r#"{"name":"spawn_agent"}"#, r#"{"agent":"other","message":"do it","mode":"wait"}"#),
     ];
     for (kind, spec, expected) in cases {
         let (made, expected): (Value, Value) =

@@ -35,6 +35,11 @@ impl Slots {
         Self(Arc::new(Inner { free, idle: Mutex::default(), placed: Notify::new() }))
     }
 
+    /// How many slots nobody holds.
+    pub fn free(&self) -> usize {
+        self.0.free.available_permits()
+    }
+
     async fn acquire(&self) -> Option<OwnedSemaphorePermit> {
         self.0.free.clone().acquire_owned().await.ok()
     }
@@ -43,14 +48,25 @@ impl Slots {
     pub(super) async fn with<T>(&self, job: impl Future<Output = T>) -> Option<(T, Slot)> {
         let permit = self.acquire().await?;
         *lock(&self.0.idle) = Some(permit);
+        let idle = Idle(&self.0);
         self.0.placed.notify_waiters();
         let job = job.await;
         let kept = lock(&self.0.idle).take();
+        drop(idle);
         let permit = match kept {
             Some(permit) => permit,
             None => self.acquire().await?,
         };
         Some((job, Slot { slots: self.clone(), permit: Mutex::new(Some(permit)) }))
+    }
+}
+
+/// A source that waits no more leaves no slot behind.
+struct Idle<'s>(&'s Inner);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.idle).take();
     }
 }
 
@@ -89,7 +105,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_rests_can_always_go_on() {
         let slots = Slots::new(1);
-        let (_, parent) = slots.with(async {}).await.unwrap();
+        let ((), parent) = slots.with(async {}).await.unwrap();
         parent.rest();
         // A source takes the slot and waits for a job that never comes.
         let mut source = Box::pin(slots.with(std::future::pending::<()>()));
@@ -101,9 +117,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_source_that_ends_leaves_no_slot_behind() {
+        let slots = Slots::new(1);
+        let mut source = Box::pin(slots.with(std::future::pending::<()>()));
+        assert!(futures::poll!(&mut source).is_pending());
+        assert_eq!(slots.free(), 0);
+        drop(source);
+        assert_eq!(slots.free(), 1);
+    }
+
+    #[tokio::test]
     async fn a_job_that_came_meanwhile_waits_for_the_slot() {
         let slots = Slots::new(1);
-        let (_, parent) = slots.with(async {}).await.unwrap();
+        let ((), parent) = slots.with(async {}).await.unwrap();
         parent.rest();
         let (send, job) = tokio::sync::oneshot::channel::<()>();
         let mut source = Box::pin(slots.with(job));

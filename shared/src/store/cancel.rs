@@ -2,9 +2,10 @@
 
 use super::db::{Tx, values};
 use super::finish::{Ended, end_job, unanswered};
+use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{ChatResult, JobId, JobKind, JobState, SessionId, TurnId};
+use crate::domain::{ChatResult, JobId, JobKind, JobState, SessionId, TurnId, Usage};
 
 /// What a cancel did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -47,14 +48,14 @@ impl Store {
     /// [`StoreError::JobNotFound`].
     pub async fn cancel_job(&self, job: JobId) -> Result<(SessionId, Cancelled), StoreError> {
         let found = self.job(job).await?.ok_or(StoreError::JobNotFound)?;
-        let SessionTx { mut tx, row } = self.lock(found.session).await?;
+        let SessionTx { mut tx, mut row } = self.lock(found.session).await?;
         let sql = "SELECT kind, state, turn_id FROM jobs WHERE id = $1";
         let Some(now) = tx.first(sql, values![job.0]).await? else { return Err(StoreError::JobNotFound) };
         let turn = now.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
         let mut cancelled = Cancelled::default();
         match JobState::from_name(&now.get::<String>("state")?) {
             Some(JobState::Pending) => {
-                cancelled.ended.push(end_unclaimed(&mut tx, &row, job, found.kind, turn).await?);
+                cancelled.ended.push(end_unclaimed(&mut tx, &mut row, job, found.kind, turn).await?);
             }
             Some(JobState::Claimed) => {
                 cancelled.turn = turn;
@@ -104,21 +105,52 @@ async fn flag(tx: &mut Tx, row: &Locked, turn: Option<TurnId>) -> Result<(), Sto
     tx.run("UPDATE sessions SET cancel_turn_id = $2 WHERE id = $1", values![row.id.0, turn.0]).await.map(drop)
 }
 
-/// Ends a job that no turn has now. It may be of a turn that was cut off.
-async fn end_unclaimed(
+/// The result of a job that was cancelled, with what its turn had come to where one had taken it.
+pub(super) async fn cut_short(
     tx: &mut Tx,
     row: &Locked,
     job: JobId,
     kind: JobKind,
     turn: Option<TurnId>,
+) -> Result<ChatResult, StoreError> {
+    let result = unanswered(row, job, kind);
+    let Some(turn) = turn else { return Ok(result) };
+    let sql = "SELECT iterations, started_ms, input_tokens, output_tokens, cache_tokens, cost_nanos FROM turns \
+               WHERE id = $1";
+    let spent = tx.one(sql, values![turn.0]).await?;
+    let usage = Usage {
+        input_tokens: spent.get("input_tokens")?,
+        output_tokens: spent.get("output_tokens")?,
+        cache_tokens: spent.get("cache_tokens")?,
+        cost_nanos: spent.get("cost_nanos")?,
+    };
+    Ok(ChatResult {
+        turn_id: Some(turn),
+        iterations: spent.get::<i64>("iterations")?.max(1),
+        duration_ms: row.now_ms - spent.get::<i64>("started_ms")?,
+        token_usage: usage.into(),
+        ..result
+    })
+}
+
+/// Ends a job that no turn has now. It may be of a turn that was cut off.
+async fn end_unclaimed(
+    tx: &mut Tx,
+    row: &mut Locked,
+    job: JobId,
+    kind: JobKind,
+    turn: Option<TurnId>,
 ) -> Result<Ended, StoreError> {
-    let outcome = Outcome::Answered(Box::new(ChatResult { turn_id: turn, ..unanswered(row, job, kind) }));
+    let outcome = Outcome::Answered(Box::new(cut_short(tx, row, job, kind, turn).await?));
     let ended = end_job(tx, job, kind, outcome, row.now_ms).await?;
     if let Some(turn) = turn {
         // With the last of its jobs it cannot go on.
         let sql = "UPDATE turns SET state = 'cancelled', ended_ms = $3 WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM jobs \
                    WHERE session_id = $2 AND turn_id = $1 AND state IN ('pending', 'claimed'))";
-        tx.run(sql, values![turn.0, row.id.0, row.now_ms]).await?;
+        if tx.run(sql, values![turn.0, row.id.0, row.now_ms]).await? == 1 {
+            let closed = close_open_calls(tx, row, turn, CallEnd::Interrupted).await?;
+            count_messages(tx, row, closed.len()).await?;
+        }
     }
     // It stays in the list, marked; no model has seen it or will.
     tx.run(

@@ -62,6 +62,13 @@ impl Store {
         Ok(SessionJob { job, session: child.id, kind: JobKind::Chat })
     }
 
+    /// The message in which a turn has called tools last.
+    pub async fn calling(&self, turn: TurnId) -> Result<Option<MessageId>, StoreError> {
+        let sql = "SELECT id FROM messages WHERE session_id = (SELECT session_id FROM turns WHERE id = $1) \
+                   AND turn_id = $1 AND tool_calls IS NOT NULL ORDER BY id DESC LIMIT 1";
+        self.db.first(sql, values![turn.0]).await?.map(|row| Ok(MessageId(row.get("id")?))).transpose()
+    }
+
     /// How many ancestors a session has, counted up to `most`.
     pub async fn depth(&self, session: SessionId, most: u32) -> Result<u32, StoreError> {
         let (mut depth, mut at) = (0, session);

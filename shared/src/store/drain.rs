@@ -127,9 +127,12 @@ fn next_turn(pending: Vec<Pending>) -> Vec<Pending> {
 }
 
 async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>, StoreError> {
-    let claims = next_turn(pending_jobs(&mut held.tx, lease.session).await?);
+    let mut claims = next_turn(pending_jobs(&mut held.tx, lease.session, Which::Any).await?);
     let Some(head) = claims.first() else { return Ok(None) };
     let continued = head.turn;
+    if let Some(turn) = continued {
+        claims = pending_jobs(&mut held.tx, lease.session, Which::Of(turn)).await?;
+    }
     let turn = continued.unwrap_or_else(TurnId::generate);
     let asked = claims.iter().rev().find_map(|job| job.model.clone());
     let model = asked.or_else(|| held.row.model.clone());
@@ -184,12 +187,33 @@ pub(super) async fn claim(
     Ok(consumed)
 }
 
+/// Which pending jobs.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    /// The first, whatever they are.
+    Any,
+    /// All those of a turn that was cut off.
+    Of(TurnId),
+    /// The first that may reach a turn which runs.
+    Meanwhile,
+}
+
 /// The jobs of a held session that no turn has, in order.
-pub(super) async fn pending_jobs(tx: &mut Tx, session: SessionId) -> Result<Vec<Pending>, StoreError> {
+pub(super) async fn pending_jobs(
+    tx: &mut Tx,
+    session: SessionId,
+    which: Which,
+) -> Result<Vec<Pending>, StoreError> {
     let sql = "SELECT j.id, j.kind, j.message_id, j.model, j.turn_id, m.content, m.attachments FROM jobs j \
                LEFT JOIN messages m ON m.id = j.message_id \
-               WHERE j.session_id = $1 AND j.state = 'pending' ORDER BY j.seq LIMIT 200";
-    tx.all(sql, values![session.0]).await?.iter().map(pending).collect()
+               WHERE j.session_id = $1 AND j.state = 'pending' AND ($2 OR j.turn_id = $3 \
+               OR ($4 AND j.turn_id IS NULL AND j.kind IN ('inject', 'wake'))) ORDER BY j.seq LIMIT $5";
+    let (any, turn, meanwhile, most) = match which {
+        Which::Any => (true, None, false, 200_i64),
+        Which::Of(turn) => (false, Some(turn.0), false, i64::MAX),
+        Which::Meanwhile => (false, None, true, 200),
+    };
+    tx.all(sql, values![session.0, any, turn, meanwhile, most]).await?.iter().map(pending).collect()
 }
 
 fn pending(row: &Row) -> Result<Pending, StoreError> {

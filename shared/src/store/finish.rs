@@ -139,8 +139,8 @@ impl Store {
         let answer = messages.last().map(|message| message.id);
         if !matches!(outcome, TurnOutcome::Answered) {
             messages.extend(close_open_calls(&mut tx, &mut row, end.turn, CallEnd::Interrupted).await?);
-            close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
         }
+        close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
         let totals = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;
         let ended = answer_claimed(&mut tx, &row, &end, &outcome, answer, totals).await?;
 

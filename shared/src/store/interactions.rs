@@ -84,9 +84,9 @@ impl Store {
     /// Closes a question whose time is up. An answer that came first stands; the question is returned as it is then.
     pub async fn expire(&self, lease: &Lease, id: InteractionId) -> Result<Interaction, StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
-        let sql =
-            "UPDATE interactions SET state = 'expired', resolved_ms = $2 WHERE id = $1 AND state = 'open'";
-        tx.run(sql, values![id.0, row.now_ms]).await?;
+        let sql = "UPDATE interactions SET state = 'expired', resolved_ms = $2 \
+                   WHERE id = $1 AND session_id = $3 AND state = 'open'";
+        tx.run(sql, values![id.0, row.now_ms, row.id.0]).await?;
         tx.commit().await?;
         self.interaction(lease.session, id).await?.ok_or(StoreError::InteractionNotFound)
     }
@@ -116,12 +116,12 @@ impl Store {
     }
 }
 
-/// Closes what a run leaves open.
+/// Closes what a run leaves open. Returns how many that were.
 pub(super) async fn close_interactions(
     tx: &mut Tx,
     row: &Locked,
     state: InteractionState,
-) -> Result<(), StoreError> {
+) -> Result<u64, StoreError> {
     let sql = "UPDATE interactions SET state = $2, resolved_ms = $3 WHERE session_id = $1 AND state = 'open'";
-    tx.run(sql, values![row.id.0, state.as_str(), row.now_ms]).await.map(drop)
+    tx.run(sql, values![row.id.0, state.as_str(), row.now_ms]).await
 }

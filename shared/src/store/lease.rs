@@ -1,7 +1,8 @@
 //! Leases: renewed while their worker lives, ended when it does not.
 
+use super::cancel::cut_short;
 use super::db::values;
-use super::finish::{Ended, end_job, to_json, unanswered};
+use super::finish::{Ended, end_job, to_json};
 use super::interactions::close_interactions;
 use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::SessionTx;
@@ -150,9 +151,12 @@ async fn take_back(
     if let Some(turn) = turn {
         ended = end_hopeless(&mut held, turn, max_attempts).await?;
         let SessionTx { tx, row } = &mut held;
-        let closed = close_open_calls(tx, row, turn, CallEnd::Unknown).await?;
-        count_messages(tx, row, closed.len()).await?;
-        close_interactions(tx, row, InteractionState::Superseded).await?;
+        let asked = close_interactions(tx, row, InteractionState::Superseded).await?;
+        // A call that waits for an answer has not begun, nor has any after it: whoever goes on asks anew.
+        if asked == 0 || !ended.is_empty() {
+            let closed = close_open_calls(tx, row, turn, CallEnd::Unknown).await?;
+            count_messages(tx, row, closed.len()).await?;
+        }
     }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
@@ -183,8 +187,7 @@ async fn end_hopeless(
         let kind = JobKind::from_name(&claimed.get::<String>("kind")?)
             .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
         let outcome = if cancelled {
-            let result = crate::domain::ChatResult { turn_id: Some(turn), ..unanswered(row, job, kind) };
-            Outcome::Answered(Box::new(result))
+            Outcome::Answered(Box::new(cut_short(tx, row, job, kind, Some(turn)).await?))
         } else {
             Outcome::Failed(problem.clone())
         };

@@ -1,11 +1,11 @@
 //! What a turn brings before it ends, stored as it happens: a crash loses none of it.
 
 use super::db::{Tx, values};
-use super::drain::{Claimed, claim};
+use super::drain::{Claimed, Which, claim, pending_jobs};
 use super::messages::{NewMessage, insert_message};
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError, WrittenMessage};
-use crate::domain::{JobKind, Lease, Message, Role, TurnId, Usage};
+use crate::domain::{Lease, Message, Role, TurnId, Usage};
 
 /// Jobs whose messages reach the model as one.
 #[derive(Debug, Clone)]
@@ -77,18 +77,12 @@ impl Store {
         if held.row.cancel_turn.is_some() {
             return Ok(Vec::new());
         }
-        let pending = super::drain::pending_jobs(&mut held.tx, lease.session).await?;
-        let pending = pending.into_iter().filter(|job| job.turn.is_none()).map(|job| job.claimed);
+        let pending = pending_jobs(&mut held.tx, lease.session, Which::Meanwhile).await?;
         let mut groups: Vec<Together> = Vec::new();
-        for job in pending {
-            match (job.kind, groups.last_mut()) {
-                (JobKind::Inject | JobKind::Wake, Some(last)) if last.jobs[0].kind == job.kind => {
-                    last.jobs.push(job)
-                }
-                (JobKind::Inject | JobKind::Wake, _) => {
-                    groups.push(Together { jobs: vec![job], consumed_seq: 0 })
-                }
-                _ => {}
+        for job in pending.into_iter().map(|job| job.claimed) {
+            match groups.last_mut() {
+                Some(last) if last.jobs[0].kind == job.kind => last.jobs.push(job),
+                _ => groups.push(Together { jobs: vec![job], consumed_seq: 0 }),
             }
         }
         for group in &mut groups {

@@ -1,14 +1,12 @@
 //! Where a case runs, and short ways to ring and to read.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 
 use apalis_core::backend::Backend as _;
 use apalis_core::worker::context::WorkerContext;
 use roundhouse_shared::domain::{JobId, JobKind, Lane, SessionId, SessionJob};
-use roundhouse_shared::queue::{Delivery, Queue, Source};
+use roundhouse_shared::queue::{Delivery, Queue, Slots, Source};
 use roundhouse_shared::redis::Settings;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{eventually, shared, soon};
@@ -89,13 +87,18 @@ pub(crate) async fn depth(queue: &Queue, lane: Lane, depth: u64) {
 pub(crate) struct Reader {
     source: Source,
     context: WorkerContext,
-    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) slots: Slots,
     pub(crate) stop: CancellationToken,
 }
 
 impl Reader {
     pub(crate) fn start(queue: &Queue, lane: Lane, slots: usize) -> Self {
-        let (slots, stop) = (Arc::new(Semaphore::new(slots)), CancellationToken::new());
+        Self::with(queue, lane, Slots::new(slots))
+    }
+
+    /// The same with slots that are not its own only.
+    pub(crate) fn with(queue: &Queue, lane: Lane, slots: Slots) -> Self {
+        let stop = CancellationToken::new();
         let source = queue.source(lane, slots.clone(), stop.clone());
         Self { source, context: WorkerContext::new("reader"), slots, stop }
     }
@@ -123,6 +126,6 @@ impl Reader {
 
     /// Waits until so many slots are free.
     pub(crate) async fn free(&self, free: usize) {
-        eventually(&format!("{free} slots are free"), async || self.slots.available_permits() == free).await;
+        eventually(&format!("{free} slots are free"), async || self.slots.free() == free).await;
     }
 }

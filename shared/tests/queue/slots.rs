@@ -1,14 +1,18 @@
 //! A worker takes what it has a slot for, and leaves the rest to others.
 
+use std::pin::pin;
+
 use roundhouse_shared::domain::Lane;
 
 use crate::site::{Reader, Site, depth, push};
+use crate::support::soon;
 
 on_both! {
     a_source_takes_no_more_than_it_has_slots_for,
     what_one_worker_has_no_slot_for_another_takes,
     a_source_without_a_slot_takes_nothing,
     a_slot_that_comes_later_is_used,
+    a_turn_that_only_waits_leaves_its_slot_to_another,
 }
 
 async fn a_source_takes_no_more_than_it_has_slots_for(site: Site) {
@@ -18,7 +22,7 @@ async fn a_source_takes_no_more_than_it_has_slots_for(site: Site) {
     let first = reader.next().await;
     let second = reader.next().await;
     assert_eq!([first.job, second.job], rings[..2]);
-    assert_eq!(reader.slots.available_permits(), 0);
+    assert_eq!(reader.slots.free(), 0);
     assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 3);
     drop(second);
     let third = reader.next().await;
@@ -52,9 +56,34 @@ async fn a_source_without_a_slot_takes_nothing(site: Site) {
 
 async fn a_slot_that_comes_later_is_used(site: Site) {
     let queue = site.queue();
-    let mut reader = Reader::start(&queue, Lane::Chat, 0);
+    push(&queue, Lane::Inject, 1).await;
+    let mut first = Reader::start(&queue, Lane::Inject, 1);
+    let busy = first.next().await;
+    let mut reader = Reader::with(&queue, Lane::Chat, first.slots.clone());
+    drop(first);
     let rings = push(&queue, Lane::Chat, 1).await;
     assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 1);
-    reader.slots.add_permits(1);
+    drop(busy);
+    assert_eq!(reader.jobs(1).await, rings);
+}
+
+async fn a_turn_that_only_waits_leaves_its_slot_to_another(site: Site) {
+    let queue = site.queue();
+    let rings = push(&queue, Lane::Chat, 2).await;
+    let mut reader = Reader::start(&queue, Lane::Chat, 1);
+    let waiting = reader.next().await;
+    waiting.slot.rest();
+    let other = reader.next().await;
+    assert_eq!([waiting.job, other.job], rings[..]);
+    {
+        let mut resumed = pin!(waiting.slot.resume());
+        assert!(futures::poll!(&mut resumed).is_pending());
+        drop(other);
+        // Also where the source has taken the slot again and waits for a ring with it.
+        soon("the slot", resumed).await;
+    }
+    reader.free(0).await;
+    let rings = push(&queue, Lane::Chat, 1).await;
+    drop(waiting);
     assert_eq!(reader.jobs(1).await, rings);
 }

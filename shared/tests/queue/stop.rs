@@ -44,7 +44,7 @@ async fn a_dropped_source_gives_its_slot_back(site: Site) {
     reader.free(0).await;
     let slots = reader.slots.clone();
     drop(reader);
-    eventually("the slot is free", async || slots.available_permits() == 1).await;
+    eventually("the slot is free", async || slots.free() == 1).await;
 }
 
 #[tokio::test]

@@ -2,10 +2,11 @@
 
 use std::task::Poll;
 
-use roundhouse_shared::domain::{JobKind, JobState, OnBusy, Role, SessionId, SessionStatus};
+use roundhouse_shared::domain::{JobKind, JobState, MessageView, OnBusy, Role, SessionId, SessionStatus};
 use roundhouse_shared::store::{
     Admission, Cancelled, MessagePage, NewSession, SessionPatch, Store, StoreError, Target,
 };
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::support::*;
@@ -13,6 +14,7 @@ use crate::support::*;
 on_both_databases![
     a_message_for_an_idle_session_is_a_chat,
     a_message_for_a_new_session_creates_it,
+    files_come_with_their_message,
     a_message_for_a_session_at_work_is_injected_unless_it_says_otherwise,
     a_message_to_be_enqueued_gets_a_turn_of_its_own,
     a_message_that_interrupts_cancels_what_runs_and_gets_a_turn_of_its_own,
@@ -61,6 +63,42 @@ async fn a_message_for_a_new_session_creates_it(store: &Store) {
     assert_eq!(contents(store, new.id).await, ["hello"]);
     let (lease, mail) = begin(store, new.id).await;
     assert_eq!((lease.token.0, jobs_of(&mail)), (1, vec![admitted.job]));
+}
+
+async fn files_come_with_their_message(store: &Store) {
+    let (session, _, lease, mail) = running(store).await;
+    assert_eq!(mail.jobs[0].attachments, None);
+    let file = |name: &str| json!({"name": name, "mediaType": "text/plain", "size": 2, "data": "aGk="});
+    let with = |files: &serde_json::Value| Admission {
+        attachments: Some(files.clone()),
+        ..message(session, "read this")
+    };
+    let (one, two) = (json!([file("ä.txt"), file("b.txt")]), json!([file("c.txt")]));
+
+    let admitted = store.admit(&with(&one)).await.unwrap().message.unwrap();
+    admit(store, session, "without").await;
+    store.admit(&with(&two)).await.unwrap();
+
+    let page = MessagePage { limit: 10, ..MessagePage::default() };
+    let stored = store.messages(session, page).await.unwrap();
+    assert_eq!((&stored[1], stored[1].attachments.as_ref()), (&admitted, Some(&one)));
+    let view = MessageView::from(admitted).attachments.unwrap();
+    assert_eq!(view[0], json!({"name": "ä.txt", "mediaType": "text/plain", "size": 2}));
+    assert!(!view.to_string().contains("data"), "{view}");
+    let groups = store.drain_more(&lease, mail.turn).await.unwrap();
+    let files: Vec<_> = groups[0].jobs.iter().map(|job| job.attachments.clone()).collect();
+    assert_eq!(files, [Some(one.clone()), None, Some(two.clone())]);
+    // Shown to the model together, as their messages are.
+    let context = store.context(session).await.unwrap();
+    assert_eq!(context[1].attachments, Some(json!([file("ä.txt"), file("b.txt"), file("c.txt")])));
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+
+    // A turn of their own has them from the start, and after a crash.
+    store.admit(&with(&two)).await.unwrap();
+    let (_, mail) = begin_and_die(store, session).await;
+    assert_eq!(mail.jobs[0].attachments, Some(two.clone()));
+    store.reap(session, 3).await.unwrap().unwrap();
+    assert_eq!(begin(store, session).await.1.jobs[0].attachments, Some(two));
 }
 
 async fn a_message_for_a_session_at_work_is_injected_unless_it_says_otherwise(store: &Store) {

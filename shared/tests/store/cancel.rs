@@ -1,7 +1,7 @@
 //! *cancel*: what it hits, what it leaves alone, and what it wins over.
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{CANCELLED_TEXT, JobId, JobKind, JobState, SessionId, TurnId};
+use roundhouse_shared::domain::{CANCELLED_TEXT, JobId, JobKind, JobState, Role, SessionId, TurnId};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
     Beat, Begin, Cancelled, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
@@ -79,7 +79,7 @@ async fn mail_that_no_worker_has_taken_is_cancelled_without_a_turn(store: &Store
 
     let (_, mail) = begin(store, session).await;
     assert_eq!(jobs_of(&mail), [enqueued]);
-    assert!(store.context_before(session, mail.turn).await.unwrap().is_empty());
+    assert_eq!(told(store, session).await, said([(Role::User, "enqueued")]));
 }
 
 async fn nothing_is_left_where_all_is_cancelled(store: &Store) {

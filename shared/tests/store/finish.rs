@@ -25,9 +25,6 @@ on_both_databases![
     a_turn_ends_once,
 ];
 
-const USAGE: Usage =
-    Usage { input_tokens: 10, output_tokens: 20, cache_tokens: 5, cost_nanos: Some(1_500_000_000) };
-
 async fn every_job_of_a_turn_gets_the_turns_answer(store: &Store) {
     let (session, first, lease, mail) = running(store).await;
     let injected = [admit(store, session, "a").await, admit(store, session, "b").await];
@@ -114,6 +111,7 @@ async fn what_the_model_wrote_is_stored_and_the_last_of_it_is_the_answer(store: 
         model: Some("deep".to_owned()),
         usage: USAGE,
         thinking_tokens: 7,
+        ..WrittenMessage::default()
     };
     let end = TurnEnd { messages: vec![before_a_tool, answer], ..answered(mail.turn, "") };
 

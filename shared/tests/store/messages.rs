@@ -1,7 +1,7 @@
 //! Messages: displayed in the order of arrival, replayed in the order of consumption.
 
-use roundhouse_shared::domain::{MessageId, Role, SessionId, TurnId};
-use roundhouse_shared::store::{ContextEntry, MessagePage, Store, TurnEnd, TurnOutcome};
+use roundhouse_shared::domain::{MessageId, Role, SessionId};
+use roundhouse_shared::store::{MessagePage, Store, TurnEnd, TurnOutcome};
 
 use crate::support::*;
 
@@ -49,7 +49,7 @@ async fn messages_are_paged_forwards_and_backwards(store: &Store) {
 async fn an_unknown_session_has_no_messages(store: &Store) {
     let nobody = SessionId::generate();
     assert!(contents(store, nobody).await.is_empty());
-    assert_eq!(store.context_before(nobody, TurnId::generate()).await.unwrap(), []);
+    assert_eq!(store.context(nobody).await.unwrap(), []);
 }
 
 async fn sessions_do_not_see_each_others_messages(store: &Store) {
@@ -62,31 +62,27 @@ async fn sessions_do_not_see_each_others_messages(store: &Store) {
     assert_eq!(contents(store, other).await, ["A", "B"]);
     let (lease, mail) = begin(store, one).await;
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
-    let (_, mail) = begin(store, other).await;
-    assert_eq!(store.context_before(other, mail.turn).await.unwrap(), []);
-}
-
-fn entry(role: Role, content: &str) -> ContextEntry {
-    ContextEntry { role, content: content.to_owned() }
+    begin(store, other).await;
+    assert_eq!(told(store, other).await, said([(Role::User, "A")]));
 }
 
 async fn context_is_in_the_order_of_consumption(store: &Store) {
     let (session, _, lease, mail) = running(store).await;
     admit(store, session, "injected").await;
-    assert_eq!(store.context_before(session, mail.turn).await.unwrap(), []);
+    assert_eq!(told(store, session).await, said([(Role::User, "first")]));
     store.finish(&lease, answered(mail.turn, "one")).await.unwrap();
     let mail = store.drain(&lease).await.unwrap().unwrap();
 
-    let context = store.context_before(session, mail.turn).await.unwrap();
-
     assert_eq!(contents(store, session).await, ["first", "injected", "one"]);
-    assert_eq!(context, [entry(Role::User, "first"), entry(Role::Assistant, "one")]);
+    let expected = [(Role::User, "first"), (Role::Assistant, "one"), (Role::User, "injected")];
+    assert_eq!(told(store, session).await, said(expected));
     store.finish(&lease, answered(mail.turn, "two")).await.unwrap();
     admit(store, session, "last").await;
-    let (_, mail) = begin(store, session).await;
-    let context = store.context_before(session, mail.turn).await.unwrap();
+    begin(store, session).await;
+    let context = store.context(session).await.unwrap();
     let told: Vec<_> = context.iter().map(|entry| entry.content.as_str()).collect();
-    assert_eq!(told, ["first", "one", "injected", "two"]);
+    assert_eq!(told, ["first", "one", "injected", "two", "last"]);
+    assert!(context.is_sorted_by(|a, b| a.consumed_seq < b.consumed_seq));
 }
 
 async fn messages_that_were_consumed_together_are_one_entry(store: &Store) {
@@ -99,12 +95,11 @@ async fn messages_that_were_consumed_together_are_one_entry(store: &Store) {
     let end = TurnEnd { messages: Vec::new(), ..answered(mail.turn, "") };
     store.finish(&lease, end).await.unwrap();
     admit(store, session, "d").await;
-    let (_, mail) = begin(store, session).await;
+    begin(store, session).await;
 
-    let context = store.context_before(session, mail.turn).await.unwrap();
-
-    let [first, one, joined] = ["first", "one", "a\n\nb\n\nc"];
-    assert_eq!(context, [entry(Role::User, first), entry(Role::Assistant, one), entry(Role::User, joined)]);
+    let expected =
+        [(Role::User, "first"), (Role::Assistant, "one"), (Role::User, "a\n\nb\n\nc"), (Role::User, "d")];
+    assert_eq!(told(store, session).await, said(expected));
 }
 
 async fn what_no_turn_has_consumed_is_not_context(store: &Store) {
@@ -119,8 +114,8 @@ async fn what_no_turn_has_consumed_is_not_context(store: &Store) {
     let (_, mail) = begin(store, session).await;
 
     assert_eq!(texts_of(&mail), ["second"]);
-    let context = store.context_before(session, mail.turn).await.unwrap();
-    assert_eq!(context, [entry(Role::User, "first"), entry(Role::Assistant, "half")]);
+    let expected = [(Role::User, "first"), (Role::Assistant, "half"), (Role::User, "second")];
+    assert_eq!(told(store, session).await, said(expected));
     assert_eq!(contents(store, session).await, ["first", "cancelled", "half", "second", "third"]);
 }
 
@@ -130,10 +125,10 @@ async fn a_turn_that_goes_on_keeps_its_place_in_the_context(store: &Store) {
     begin_and_die(store, session).await;
     store.reap(session, 3).await.unwrap().unwrap();
     let (lease, again) = begin(store, session).await;
-    assert_eq!(store.context_before(session, again.turn).await.unwrap(), []);
+    assert_eq!(told(store, session).await, said([(Role::User, "first")]));
     store.finish(&lease, answered(again.turn, "one")).await.unwrap();
     admit(store, session, "second").await;
-    let (_, mail) = begin(store, session).await;
-    let context = store.context_before(session, mail.turn).await.unwrap();
-    assert_eq!(context, [entry(Role::User, "first"), entry(Role::Assistant, "one")]);
+    begin(store, session).await;
+    let expected = [(Role::User, "first"), (Role::Assistant, "one"), (Role::User, "second")];
+    assert_eq!(told(store, session).await, said(expected));
 }

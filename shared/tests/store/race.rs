@@ -187,6 +187,15 @@ impl House {
         }
         let usage = Usage { input_tokens: 1, output_tokens: 2, cache_tokens: 3, cost_nanos: Some(4) };
         loop {
+            let written = [calls("look", &["c1"]), result("c1", "nothing")];
+            let more = async {
+                self.store.append(&lease, mail.turn, &written).await?;
+                self.store.drain_more(&lease, mail.turn).await
+            };
+            match more.await {
+                Err(StoreError::LeaseLost) if dies => return,
+                more => drop(more.unwrap()),
+            }
             let finished =
                 match self.store.finish(&lease, TurnEnd { usage, ..answered(mail.turn, "ok") }).await {
                     Err(StoreError::LeaseLost) if dies => return,

@@ -91,9 +91,10 @@ fn what_is_wrong_with_an_agent_is_said_as_well() {
             "`agents.a.modle`, set in roundhouse.toml, is not a key; did you mean `agents.a.model`?",
         ),
         (
-            agent("tools = ['shell']"),
-            "`agents.a.tools`, set in roundhouse.toml, is not a key; there are `engine`, `base_url`, `api_key_env`, `model`, \
-             `instructions`, `context_window`, `max_tries`, `prices`, `extra_headers`, `extra_body`",
+            agent("sandbox = 'none'"),
+            "`agents.a.sandbox`, set in roundhouse.toml, is not a key; there are `engine`, `base_url`, `api_key_env`, `model`, \
+             `instructions`, `context_window`, `tools`, `mcp`, `permissions`, `max_iterations`, `turn_timeout`, `max_cost`, `max_tries`, \
+             `prices`, `extra_headers`, `extra_body`",
         ),
         (
             agent("prices = { input = 'x', output = 1 }"),
@@ -116,6 +117,41 @@ fn what_is_wrong_with_an_agent_is_said_as_well() {
             AGENT.replace("http://", "ftp://"),
             "`agents.a.base_url` is \"ftp://h/v1\", set in roundhouse.toml; it has to be the address of an \
              OpenAI-compatible API, like \"http://127.0.0.1:11434/v1\"",
+        ),
+    ];
+    for (file, said) in cases {
+        assert_eq!(error(&file), said, "{file}");
+    }
+}
+
+#[test]
+fn what_an_agent_cannot_have_is_said() {
+    let agent = |key: &str| format!("{AGENT}{key}\n");
+    let cases = [
+        (
+            agent("tools = ['shel']"),
+            "`agents.a.tools` is wrong (there is no built-in tool `shel`: there are edit_file, list_files, read_file, \
+             search_files, shell, write_file, ask_user, spawn_agent), set in roundhouse.toml; it has to be a list of \
+             tools, like [\"shell\", \"read_file\", \"ask_user\"]",
+        ),
+        (
+            agent("permissions = { default = 'maybe' }"),
+            "`agents.a.permissions` is wrong (unknown variant `maybe`, expected one of `allow`, `ask`, `deny`), set in \
+             roundhouse.toml; it has to be a table like { default = \"allow\", ask = [\"shell\"], deny = \
+             [\"shell(rm)\"] } of allow, ask or deny",
+        ),
+        (
+            agent("max_iterations = 0"),
+            "`agents.a.max_iterations` is 0, set in roundhouse.toml; it has to be a whole number from 1",
+        ),
+        (
+            agent("context_window = 0"),
+            "`agents.a.context_window` is 0, set in roundhouse.toml; it has to be a number of tokens from 1",
+        ),
+        (
+            agent("max_cost = -1.0"),
+            "`agents.a.max_cost` is out of range, set in roundhouse.toml; it has to be a sum in US dollars from 0 to \
+             1000000000",
         ),
     ];
     for (file, said) in cases {

@@ -229,15 +229,25 @@ impl Deployment {
 }
 
 /// The agents of every test: `oracle` answers from its context, `priced` also has a price, `brittle` gives up after
-/// the second try.
+/// the second try; `tooled` has tools, `asking` asks before it uses a shell, `limited` may not go on for long.
 fn agents(oracle: &Oracle) -> String {
-    let base = oracle.base_url();
-    format!(
-        "[agents.oracle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\n\
-         [agents.priced]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n\
-         prices = {{ input = 1.0, output = 10.0, cache = 0.1 }}\n\n\
-         [agents.brittle]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\nmax_tries = 2\n"
-    )
+    let tools = r#"["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]"#;
+    let agents = [
+        ("oracle", String::new()),
+        ("priced", "prices = { input = 1.0, output = 10.0, cache = 0.1 }\n".to_owned()),
+        ("brittle", "max_tries = 2\n".to_owned()),
+        ("tooled", format!("tools = {tools}\n")),
+        ("asking", "tools = [\"shell\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
+        ("limited", "tools = [\"shell\"]\nmax_iterations = 2\n".to_owned()),
+    ];
+    let (base, mut file) = (oracle.base_url(), String::new());
+    for (name, more) in agents {
+        let _ = writeln!(
+            file,
+            "[agents.{name}]\nengine = \"openai\"\nbase_url = \"{base}/v1\"\nmodel = \"oracle\"\n{more}"
+        );
+    }
+    file
 }
 
 fn children(pid: u32) -> Vec<String> {

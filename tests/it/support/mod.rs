@@ -1,5 +1,6 @@
 //! A deployment of the real binary for one test, and a client for it.
 
+mod agents;
 mod client;
 mod deployment;
 mod faults;
@@ -8,6 +9,7 @@ mod process;
 mod services;
 mod turns;
 
+pub(crate) use agents::{Gate, Sleepers, names_of};
 pub(crate) use client::{Answer, Client, Events, SseEvent};
 pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, text};
 pub(crate) use load::{Effort, Load};

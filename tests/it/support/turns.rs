@@ -54,7 +54,12 @@ impl Client {
     /// A chat that is waited for in the background, as JSON.
     pub(crate) fn chat_waiting(&self, session: &str, message: &str) -> Waiting {
         let body = json!({ "message": message, "sessionId": session });
-        let (client, request) = (self.clone(), self.request("POST", "/agents/oracle/chat").json(&body));
+        self.in_background(self.request("POST", "/agents/oracle/chat").json(&body))
+    }
+
+    /// Sends a request, and waits for its answer in the background.
+    pub(super) fn in_background(&self, request: reqwest::RequestBuilder) -> Waiting {
+        let client = self.clone();
         #[expect(clippy::disallowed_methods, reason = "owned by the handle")]
         let task = tokio::spawn(async move { client.try_send(request).await });
         Waiting(AbortOnDropHandle::new(task))

@@ -15,7 +15,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::install::{self, Missing};
-use crate::sh;
+use crate::{npm, sh};
 
 /// A superuser's URL; tests create databases of their own.
 const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
@@ -23,6 +23,9 @@ const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
 const REDIS_URL: &str = "ROUNDHOUSE_TEST_REDIS_URL";
 /// The program, for tests that stop and restart a Redis of their own.
 const REDIS_SERVER: &str = "ROUNDHOUSE_TEST_REDIS_SERVER";
+
+/// The main file of an MCP server, for tests that start one.
+const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
 
 /// Starts a private Postgres and Redis and runs a command with their addresses in its environment. Without a command
 /// it prints the variables and waits for Ctrl-C.
@@ -92,6 +95,13 @@ impl Services {
             Some(server)
         };
         variables.push((REDIS_SERVER, redis_server.into()));
+        match sh::variable(MCP_EVERYTHING)
+            .map_or_else(|| npm::mcp_everything(missing), |path| Ok(path.into()))
+        {
+            Ok(path) => variables.push((MCP_EVERYTHING, path.into())),
+            // The tests that need it say so; all others can run.
+            Err(error) => println!("no MCP server for tests: {error:#}"),
+        }
         let caller_folder = std::env::current_dir().ok();
         Ok(Self { variables, caller_folder, _postgres: postgres, _redis: redis, _folder: folder })
     }

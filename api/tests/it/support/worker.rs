@@ -3,11 +3,13 @@
 use roundhouse_shared::bus::{Bus, Notice, Numbering};
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
-    AgentStatus, ContextSource, EngineKind, EventKind, Lease, NewEvent, Scope, TurnId, Usage, Worker,
-    WorkerId,
+    AgentStatus, ContextSource, EngineKind, EventKind, InteractionId, InteractionKind, Lease, NewEvent,
+    Scope, TurnId, Usage, Worker, WorkerId,
 };
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{Mail, Next, Outcome, Store, TurnEnd, TurnOutcome, WrittenMessage};
+use roundhouse_shared::store::{
+    Mail, NewInteraction, Next, Outcome, Store, TurnEnd, TurnOutcome, WrittenMessage,
+};
 
 use super::{Api, agent};
 
@@ -66,6 +68,17 @@ impl Turn {
     pub(crate) async fn delta(&self, text: &str) {
         let scope = Scope { turn: Some(self.mail.turn), ..Scope::default() };
         self.publish(vec![(scope, EventKind::MessageDelta { text: text.to_owned() })]).await;
+    }
+
+    /// Asks whether a tool may be called.
+    pub(crate) async fn ask(&self, payload: serde_json::Value) -> InteractionId {
+        let new = NewInteraction {
+            turn: self.mail.turn,
+            kind: InteractionKind::Permission,
+            payload,
+            open_ms: 60_000,
+        };
+        self.store.ask(&self.lease, new).await.unwrap().id
     }
 
     pub(crate) async fn answer(self, text: &str) -> Option<Self> {

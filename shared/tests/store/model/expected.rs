@@ -13,6 +13,10 @@ pub(super) struct Expected {
     pub(super) last_token: i64,
     pub(super) messages: i64,
     pub(super) usage: Usage,
+    /// What each turn used.
+    pub(super) used: HashMap<TurnId, Usage>,
+    /// Tool calls without a result.
+    open_calls: HashMap<TurnId, i64>,
     cancelled: Option<TurnId>,
     attempts: HashMap<TurnId, i64>,
     failed: bool,
@@ -138,6 +142,51 @@ impl Expected {
         *attempt
     }
 
+    fn turn(&self) -> Option<TurnId> {
+        self.lease.and_then(|lease| lease.turn)
+    }
+
+    fn spend(&mut self, used: Usage) {
+        let turn = self.turn().unwrap();
+        for sum in [&mut self.usage, self.used.entry(turn).or_default()] {
+            sum.input_tokens += used.input_tokens;
+            sum.output_tokens += used.output_tokens;
+            sum.cache_tokens += used.cache_tokens;
+            sum.cost_nanos = match (sum.cost_nanos, used.cost_nanos) {
+                (None, None) => None,
+                (sum, cost) => Some(sum.unwrap_or(0) + cost.unwrap_or(0)),
+            };
+        }
+    }
+
+    /// A call of the running turn, with or without its result.
+    pub(super) fn append(&mut self, used: Usage, open: bool) {
+        self.messages += if open { 1 } else { 2 };
+        *self.open_calls.entry(self.turn().unwrap()).or_default() += i64::from(open);
+        self.spend(used);
+    }
+
+    /// Every open call gets a result that says why it has none.
+    fn close_calls(&mut self) {
+        let turn = self.turn();
+        self.messages += turn.and_then(|turn| self.open_calls.remove(&turn)).unwrap_or(0);
+    }
+
+    /// The jobs that the running turn takes while it works.
+    pub(super) fn drain_more(&mut self) -> Vec<JobId> {
+        let mut taken = Vec::new();
+        if self.cancelled.is_some() {
+            return taken;
+        }
+        let turn = self.turn();
+        let injected = |job: &&mut Work| job.state == JobState::Pending && job.kind == JobKind::Inject;
+        for job in self.jobs.iter_mut().filter(injected).filter(|job| job.turn.is_none()) {
+            (job.state, job.turn, job.attempt) = (JobState::Claimed, turn, job.attempt + 1);
+            taken.push(job.id);
+        }
+        taken
+    }
+
     fn end_claimed(&mut self, state: JobState) -> Vec<JobId> {
         let mut ended = Vec::new();
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Claimed) {
@@ -153,13 +202,10 @@ impl Expected {
         let state = if self.cancelled.is_some() { JobState::Cancelled } else { state };
         let ended = self.end_claimed(state);
         self.messages += 1;
-        self.usage.input_tokens += used.input_tokens;
-        self.usage.output_tokens += used.output_tokens;
-        self.usage.cache_tokens += used.cache_tokens;
-        self.usage.cost_nanos = match (self.usage.cost_nanos, used.cost_nanos) {
-            (None, None) => None,
-            (sum, cost) => Some(sum.unwrap_or(0) + cost.unwrap_or(0)),
-        };
+        self.spend(used);
+        if state != JobState::Succeeded {
+            self.close_calls();
+        }
         self.cancelled = None;
         if self.has(&[JobState::Pending]) {
             self.lease.as_mut().unwrap().turn = None;
@@ -194,6 +240,7 @@ impl Expected {
     }
 
     fn release(&mut self, refund: i64) {
+        self.close_calls();
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Claimed) {
             job.state = JobState::Pending;
             job.attempt -= refund;

@@ -27,6 +27,10 @@ enum Step {
     /// A run goes on: it ends its turn, or takes the next. The newest run, or an earlier one that may have lost its
     /// lease long ago.
     GoOn { run: usize, end: End },
+    /// A run stores a model call, and the result of the tool that it calls unless that goes on.
+    Append { run: usize, open: bool },
+    /// A run takes what came while its turn works.
+    DrainMore { run: usize },
     /// A run does again what it has done, because it does not know that its commit went through.
     Repeat { run: usize },
     /// A run gives its session back.
@@ -63,6 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
         8 => select(OnBusy::ALL).prop_map(Step::Admit),
         6 => (0..WORKERS, alive()).prop_map(|(worker, alive)| Step::Begin { worker, alive }),
         9 => (run(), end).prop_map(|(run, end)| Step::GoOn { run, end }),
+        4 => (run(), any::<bool>()).prop_map(|(run, open)| Step::Append { run, open }),
+        4 => run().prop_map(|run| Step::DrainMore { run }),
         1 => run().prop_map(|run| Step::Repeat { run }),
         2 => run().prop_map(|run| Step::HandBack { run }),
         3 => (0..WORKERS, alive()).prop_map(|(worker, alive)| Step::Beat { worker, alive }),

@@ -7,6 +7,7 @@ use roundhouse_shared::domain::{JobId, JobState, Lease, OnBusy, SessionId, TurnI
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
     Admission, Beat, Begin, Cancelled, Ended, Mail, Outcome, Reaped, Store, StoreError, TurnEnd, TurnOutcome,
+    WrittenMessage,
 };
 
 use super::expected::{Cancel, Expected};
@@ -21,7 +22,7 @@ pub(super) struct Simulation<'s> {
     pub(super) runs: Vec<Run>,
     pub(super) answers: HashMap<JobId, Outcome>,
     pub(super) expected: Expected,
-    turns: i64,
+    spent: i64,
 }
 
 /// What a worker knows of a run of its own, which may be over without its knowing.
@@ -40,7 +41,7 @@ impl<'s> Simulation<'s> {
             known.push(registered(store).await);
         }
         let (runs, answers, expected) = (Vec::new(), HashMap::new(), Expected::default());
-        Self { store, session, workers: known, runs, answers, expected, turns: 0 }
+        Self { store, session, workers: known, runs, answers, expected, spent: 0 }
     }
 
     pub(super) async fn step(&mut self, step: Step) {
@@ -53,6 +54,8 @@ impl<'s> Simulation<'s> {
                 None => {}
             },
             Step::Repeat { run } => self.repeat(run).await,
+            Step::Append { run, open } => self.append(run, open).await,
+            Step::DrainMore { run } => self.drain_more(run).await,
             Step::Abandon { run, max_attempts } => {
                 if let Some((n, _)) = self.run(run) {
                     self.abandon(n, max_attempts).await;
@@ -168,14 +171,43 @@ impl<'s> Simulation<'s> {
         self.claimed(&mail);
     }
 
+    /// What a model call uses: never the same twice.
+    fn usage(&mut self) -> Usage {
+        self.spent += 1;
+        Usage {
+            input_tokens: self.spent,
+            output_tokens: 100 * self.spent,
+            cache_tokens: 10_000 * self.spent,
+            cost_nanos: (self.spent % 2 == 0).then_some(7 * self.spent),
+        }
+    }
+
+    async fn append(&mut self, run: usize, open: bool) {
+        let Some((_, Run { lease, turn: Some(turn), .. })) = self.run(run) else { return };
+        let usage = self.usage();
+        let id = format!("c{}", self.spent);
+        let call = WrittenMessage { usage, ..calls("look", &[&id]) };
+        let written = if open { vec![call] } else { vec![call, result(&id, "seen")] };
+        let appended = self.store.append(&lease, turn, &written).await;
+        if !self.holds(&lease) {
+            return assert_lost(&appended);
+        }
+        assert_eq!(appended.unwrap().len(), written.len());
+        self.expected.append(usage, open);
+    }
+
+    async fn drain_more(&mut self, run: usize) {
+        let Some((_, Run { lease, turn: Some(turn), .. })) = self.run(run) else { return };
+        let taken = self.store.drain_more(&lease, turn).await;
+        if !self.holds(&lease) {
+            return assert_lost(&taken);
+        }
+        let taken: Vec<_> = taken.unwrap().iter().flat_map(|group| &group.jobs).map(|job| job.job).collect();
+        assert_eq!(taken, self.expected.drain_more());
+    }
+
     pub(super) async fn finish(&mut self, n: usize, turn: TurnId, end: End) {
-        self.turns += 1;
-        let usage = Usage {
-            input_tokens: self.turns,
-            output_tokens: 100 * self.turns,
-            cache_tokens: 10_000 * self.turns,
-            cost_nanos: (self.turns % 2 == 0).then_some(7 * self.turns),
-        };
+        let usage = self.usage();
         let (outcome, state) = match end {
             End::Answered => (TurnOutcome::Answered, JobState::Succeeded),
             End::Failed => (TurnOutcome::Failed(Problem::new(Code::Internal)), JobState::Failed),
@@ -188,7 +220,7 @@ impl<'s> Simulation<'s> {
         }
         let finished = finished.unwrap();
         let (state, ended, next) = self.expected.finish(state, usage);
-        assert_eq!(finished.next, next);
+        assert_eq!((finished.next, finished.usage), (next, self.expected.used[&turn]));
         let as_expected = match finished.outcome {
             TurnOutcome::Answered => state == JobState::Succeeded,
             TurnOutcome::Failed(_) => state == JobState::Failed,
@@ -258,8 +290,4 @@ impl<'s> Simulation<'s> {
         let forgotten = self.expected.head().filter(|_| self.expected.lease.is_none());
         assert_eq!(swept.iter().map(|job| job.job).collect::<Vec<_>>(), Vec::from_iter(forgotten));
     }
-}
-
-fn assert_lost<T: std::fmt::Debug>(result: &Result<T, StoreError>) {
-    assert!(matches!(result, Err(StoreError::LeaseLost)), "{result:?}");
 }

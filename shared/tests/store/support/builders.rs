@@ -1,12 +1,12 @@
 //! Short ways to a situation, with defaults for what a case does not care about.
 
 use roundhouse_shared::domain::{
-    ContextSource, EngineKind, Job, JobId, Lease, OnBusy, SessionId, TokenUsage, TurnId, Usage, Worker,
-    WorkerId,
+    ContextSource, EngineKind, Job, JobId, Lease, MessageId, OnBusy, Role, SessionId, SessionJob, TokenUsage,
+    TurnId, Usage, Worker, WorkerId,
 };
 use roundhouse_shared::store::{
-    Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Store, StoreError, Target,
-    TurnEnd, TurnOutcome, WrittenMessage,
+    Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Spawn, Store, StoreError,
+    Target, TurnEnd, TurnOutcome, WrittenMessage,
 };
 
 /// How long a lease lasts that must not run out while a case runs.
@@ -44,6 +44,7 @@ pub(crate) fn message_to(target: Target, text: &str) -> Admission {
         job: JobId::generate(),
         target,
         message: text.to_owned(),
+        attachments: None,
         origin: "user".to_owned(),
         model: None,
         on_busy: OnBusy::Inject,
@@ -186,4 +187,69 @@ pub(crate) fn tokens(outcome: &Outcome) -> TokenUsage {
         Outcome::Answered(result) => result.token_usage,
         Outcome::Failed(problem) => panic!("failed: {problem:?}"),
     }
+}
+
+/// What a model call used.
+pub(crate) const USAGE: Usage =
+    Usage { input_tokens: 10, output_tokens: 20, cache_tokens: 5, cost_nanos: Some(1_500_000_000) };
+
+/// What so many such calls used.
+pub(crate) const fn times(calls: i64) -> Usage {
+    Usage {
+        input_tokens: 10 * calls,
+        output_tokens: 20 * calls,
+        cache_tokens: 5 * calls,
+        cost_nanos: Some(1_500_000_000 * calls),
+    }
+}
+
+/// A message of the model that calls tools.
+pub(crate) fn calls(text: &str, ids: &[&str]) -> WrittenMessage {
+    let calls = ids.iter().map(|id| serde_json::json!({"id": id, "name": "look", "input": {}})).collect();
+    WrittenMessage {
+        content: text.to_owned(),
+        tool_calls: Some(calls),
+        usage: USAGE,
+        ..WrittenMessage::default()
+    }
+}
+
+/// What a tool said to a call.
+pub(crate) fn result(call: &str, text: &str) -> WrittenMessage {
+    WrittenMessage {
+        role: Role::Tool,
+        content: text.to_owned(),
+        tool_call_id: Some(call.to_owned()),
+        ..WrittenMessage::default()
+    }
+}
+
+/// Starts a child whose answer wakes the session that runs.
+pub(crate) async fn start_child(store: &Store, lease: &Lease, turn: TurnId, call: &str) -> SessionJob {
+    let written = [calls("go on without me", &[call]), result(call, "started")];
+    let asking = store.append(lease, turn, &written).await.unwrap()[0].id;
+    store.spawn(lease, &child(turn, asking, call)).await.unwrap()
+}
+
+/// A child whose answer wakes its parent.
+pub(crate) fn child(turn: TurnId, message: MessageId, call: &str) -> Spawn {
+    let session = NewSession { agent: "child".to_owned(), ..new_session() };
+    Spawn { turn, message, call: call.to_owned(), session, text: "work".to_owned(), wakes: true }
+}
+
+/// What the model is shown: who says what.
+pub(crate) async fn told(store: &Store, session: SessionId) -> Vec<(Role, String)> {
+    let context = store.context(session).await.unwrap();
+    context.into_iter().map(|entry| (entry.role, entry.content)).collect()
+}
+
+/// The same as a case writes it.
+pub(crate) fn said<const N: usize>(entries: [(Role, &str); N]) -> [(Role, String); N] {
+    entries.map(|(role, content)| (role, content.to_owned()))
+}
+
+/// Fails unless the lease was lost.
+#[track_caller]
+pub(crate) fn assert_lost<T: std::fmt::Debug>(result: &Result<T, StoreError>) {
+    assert!(matches!(result, Err(StoreError::LeaseLost)), "{result:?}");
 }

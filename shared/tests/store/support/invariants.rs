@@ -3,7 +3,7 @@
 use super::Database;
 
 /// Counts what must not be.
-const NEVER: [(&str, &str); 14] = [
+const NEVER: [(&str, &str); 18] = [
     (
         "an open job that has ended, or an ended one that has not",
         "SELECT count(*) FROM jobs WHERE (state IN ('pending', 'claimed')) <> (ended_ms IS NULL)",
@@ -75,6 +75,26 @@ const NEVER: [(&str, &str); 14] = [
          WHERE q.seq < 1 OR q.seq > s.last_seq OR 1 < (\
          (SELECT count(*) FROM jobs j WHERE j.session_id = s.id AND j.seq = q.seq) + \
          (SELECT count(*) FROM messages m WHERE m.session_id = s.id AND m.seq = q.seq))",
+    ),
+    (
+        "a question that is open though its turn does not run",
+        "SELECT count(*) FROM interactions i JOIN sessions s ON s.id = i.session_id WHERE i.state = 'open' \
+         AND (s.active_turn_id IS NULL OR s.active_turn_id <> i.turn_id)",
+    ),
+    (
+        "a question whose state differs from its end or its answer",
+        "SELECT count(*) FROM interactions WHERE (state = 'open') <> (resolved_ms IS NULL) \
+         OR (state = 'answered') <> (answer IS NOT NULL)",
+    ),
+    (
+        "a wake that tells of a job which has not ended",
+        "SELECT count(*) FROM jobs w JOIN jobs j ON j.id = w.woken_by WHERE w.kind <> 'wake' OR j.ended_ms IS NULL",
+    ),
+    (
+        "a place in the order of consumption that others have than people's messages of one turn",
+        "SELECT count(*) FROM messages a JOIN messages b ON a.session_id = b.session_id \
+         AND a.consumed_seq = b.consumed_seq AND a.id < b.id WHERE a.origin <> 'compaction' \
+         AND b.origin <> 'compaction' AND (a.role <> 'user' OR b.role <> 'user' OR a.turn_id <> b.turn_id)",
     ),
 ];
 
