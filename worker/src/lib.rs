@@ -1,8 +1,8 @@
 //! The session actor and what keeps it honest.
 //!
-//! A worker takes rings from the queues ([`jobs`]), takes the session's lease and runs it until it has no mail
-//! ([`session`], [`turn`]). Beside that it renews its leases ([`heartbeat`]), takes over from workers that died
-//! ([`reaper`]) and rings for mail that was forgotten ([`sweeper`]).
+//! A worker takes rings from the queues (`jobs`), takes the session's lease and runs it until it has no mail
+//! (`session`, `turn`). Beside that it renews its leases (`heartbeat`), takes over from workers that died
+//! (`reaper`) and rings for mail that was forgotten (`sweeper`).
 
 mod asked;
 mod events;
