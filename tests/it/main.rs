@@ -14,6 +14,7 @@ mod crash;
 mod freeze;
 mod idempotency;
 mod input;
+mod limits;
 mod operations;
 mod outages;
 mod patience;

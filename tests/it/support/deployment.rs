@@ -238,6 +238,12 @@ fn agents(oracle: &Oracle) -> String {
         ("brittle", "max_tries = 2\n".to_owned()),
         ("tooled", format!("tools = {tools}\n")),
         ("asking", "tools = [\"shell\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
+        ("hasty", "turn_timeout = \"5s\"\n".to_owned()),
+        (
+            "frugal",
+            "tools = [\"shell\"]\nprices = { input = 1.0, output = 10.0 }\nmax_cost = 0.000001\n".to_owned(),
+        ),
+        ("forgetful", "context_window = 500\n".to_owned()),
         ("limited", "tools = [\"shell\"]\nmax_iterations = 2\n".to_owned()),
     ];
     let (base, mut file) = (oracle.base_url(), String::new());
