@@ -8,6 +8,15 @@ use serde_json::{Value, json};
 use crate::support::{Client, Deployment, Kind, Options, SOON, on, text, until};
 use crate::tools::cancel;
 
+on!(a_child_has_a_place_to_work_though_its_parent_needs_none: Embedded, Distributed);
+async fn a_child_has_a_place_to_work_though_its_parent_needs_none(kind: Kind) {
+    let deployment = Deployment::start(kind).await;
+    let message = "spawn tooled: sleep 0 then say here";
+    let result = deployment.client().chat_with("manager", None, message).await.json();
+    assert_eq!(text(&result["content"]).trim(), "here");
+    deployment.end().await;
+}
+
 on!(a_child_answers_within_its_parents_turn: Embedded, Distributed);
 async fn a_child_answers_within_its_parents_turn(kind: Kind) {
     // Three levels below the first, and one slot for all of them.

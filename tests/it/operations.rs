@@ -67,7 +67,18 @@ async fn workers_and_agents_say_what_they_can_do(kind: Kind) {
     let agents = other.items("/agents").await;
     let named: Vec<_> =
         agents.iter().map(|agent| (text(&agent["name"]), agent["available"] == true)).collect();
-    let all = ["asking", "brittle", "forgetful", "frugal", "hasty", "limited", "oracle", "priced", "tooled"];
+    let all = [
+        "asking",
+        "brittle",
+        "forgetful",
+        "frugal",
+        "hasty",
+        "limited",
+        "manager",
+        "oracle",
+        "priced",
+        "tooled",
+    ];
     assert_eq!(named, all.map(|name| (name.to_owned(), true)));
     assert_eq!((&agents[3]["engine"], &agents[3]["model"]), (&json!("openai"), &json!("oracle")));
     assert_eq!(client.get("/healthz").await.status, 200);

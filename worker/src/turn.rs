@@ -104,7 +104,9 @@ async fn open(
         return Err(Problem::with_detail(Code::EngineUnavailable, detail));
     };
     let cwd = workspace(worker, session, &mail.cwd);
-    if mail.cwd.is_empty() && engine.capabilities().works_on_files {
+    // A child works where its parent does, which may have had no need of the directory so far.
+    let ours = cwd.starts_with(worker.data_dir.join("workspaces"));
+    if ours && engine.capabilities().works_on_files {
         tokio::fs::create_dir_all(&cwd).await.map_err(|error| {
             tracing::error!(session.id = %session, cwd = %cwd.display(), %error, "no workspace");
             Problem::with_detail(Code::EngineUnavailable, "the worker cannot create the session's workspace")

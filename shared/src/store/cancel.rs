@@ -152,7 +152,7 @@ async fn end_unclaimed(
             count_messages(tx, row, closed.len()).await?;
         }
     }
-    // It stays in the list, marked; no model has seen it or will.
+    // It stays in the list, marked. A model has seen it only where a turn had taken it and was cut off.
     tx.run(
         "UPDATE messages SET cancelled = $2 WHERE session_id = $3 AND job_id = $1",
         values![job.0, true, row.id.0],

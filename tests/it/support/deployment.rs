@@ -238,6 +238,7 @@ fn agents(oracle: &Oracle) -> String {
         ("brittle", "max_tries = 2\n".to_owned()),
         ("tooled", format!("tools = {tools}\n")),
         ("asking", "tools = [\"shell\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
+        ("manager", "tools = [\"spawn_agent\"]\n".to_owned()),
         ("hasty", "turn_timeout = \"5s\"\n".to_owned()),
         (
             "frugal",
