@@ -35,6 +35,7 @@ pub(crate) async fn find_out(
             let payload = permission(&call);
             permitted(ask(turn, InteractionKind::Permission, payload).await?)
         }
+        Asked::Plan(plan) => permitted(ask(turn, InteractionKind::Plan, plan).await?),
         Asked::Question(questions) => answered(ask(turn, InteractionKind::Question, questions).await?),
         Asked::Spawn { agent, message, wait } => {
             let (store, turn_id) = (&turn.worker.store, turn.mail.turn);
@@ -72,9 +73,7 @@ fn permitted(asked: Interaction) -> Answer {
 fn answered(asked: Interaction) -> Answer {
     match asked.answer {
         Some(InteractionAnswer { decision: Decision::Allow, answers, message, .. }) => {
-            let answers = answers.map(|answers| Value::Object(answers).to_string());
-            let text: Vec<_> = answers.into_iter().chain(message).collect();
-            Answer::Text(if text.is_empty() { "(no answer)".to_owned() } else { text.join("\n") })
+            Answer::Given { answers: answers.unwrap_or_default(), message }
         }
         Some(InteractionAnswer { message, .. }) => {
             Answer::Deny(message.unwrap_or_else(|| "the person does not want to answer".to_owned()))

@@ -112,6 +112,8 @@ impl<'a> Progress<'a> {
                 self.store(vec![translate::tool_result(&id, &result)]).await?;
                 self.tell(EventKind::ToolCompleted { tool_call_id: id, name, success, result });
             }
+            // Said by engines that this worker does not run yet.
+            EngineEvent::Delivered(_) | EngineEvent::Autonomous(_) | EngineEvent::Withdrawn { .. } => {}
             EngineEvent::Boundary => self.boundary(engine).await?,
             EngineEvent::Compacted { summary, replaced, usage } => {
                 self.compacted(&summary, replaced, usage).await?;

@@ -116,9 +116,13 @@ pub(crate) fn written(message: AssistantMessage) -> WrittenMessage {
 pub(crate) fn problem(error: &EngineError) -> Problem {
     let code = match error {
         EngineError::Unavailable(_) => Code::EngineUnavailable,
-        EngineError::Provider { .. } | EngineError::NoProgress(_) | EngineError::Limit(_) => {
-            Code::EngineFailed
-        }
+        // Whoever forks or resumes answers these two themselves; anywhere else they are failures like others.
+        EngineError::ForkFailed(_)
+        | EngineError::ResumeDropped(_)
+        | EngineError::Died { .. }
+        | EngineError::Provider { .. }
+        | EngineError::NoProgress(_)
+        | EngineError::Limit(_) => Code::EngineFailed,
     };
     Problem::with_detail(code, error.to_string())
 }

@@ -60,7 +60,8 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         Err(problem) => return Driven::Ended(unstarted(mail, problem)),
     };
     let messages = mail.jobs.iter().map(translate::input).collect();
-    let input = TurnInput { context: context.into_iter().map(translate::context).collect(), messages };
+    let input =
+        TurnInput { context: context.into_iter().map(translate::context).collect(), messages, earlier: None };
     let driven = match engine.send(input).await {
         Ok(()) => match follow(turn, &mut *engine, &mut progress).await {
             Ok(driven) => driven,

@@ -48,7 +48,14 @@ impl Answer {
         let usage = self.usage.map(|usage| usage.priced(provider.rates)).unwrap_or_default();
         let thinking = (!self.thinking.is_empty()).then_some(self.thinking);
         let tool_calls = self.calls.finish(ids);
-        AssistantMessage { content: self.content, thinking, tool_calls, model: self.model, usage }
+        AssistantMessage {
+            content: self.content,
+            thinking,
+            tool_calls,
+            model: self.model,
+            usage,
+            anchor: None,
+        }
     }
 
     /// Takes one event's data, or a whole body; what there is to tell of it goes to `events`.

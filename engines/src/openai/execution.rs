@@ -117,6 +117,7 @@ async fn leave(
         Answer::Allow { input: Some(other) } => Ok((other != *input).then_some(other)),
         Answer::Deny(reason) | Answer::Text(reason) if reason.trim().is_empty() => Err(denied()),
         Answer::Deny(reason) | Answer::Text(reason) => Err(reason),
+        Answer::Given { .. } => Err(denied()),
     }
 }
 

@@ -115,14 +115,14 @@ impl Failure {
     pub(super) fn status(&self) -> Option<u16> {
         match &self.error {
             EngineError::Provider { status, .. } => *status,
-            EngineError::Unavailable(_) | EngineError::Limit(_) | EngineError::NoProgress(_) => None,
+            _ => None,
         }
     }
 
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match &self.error {
             EngineError::Provider { retry_after, .. } => *retry_after,
-            EngineError::Unavailable(_) | EngineError::Limit(_) | EngineError::NoProgress(_) => None,
+            _ => None,
         }
     }
 }

@@ -64,6 +64,11 @@ impl Host {
     pub(super) async fn ask_for_text(&mut self, asked: Asked) -> Result<String, String> {
         match self.ask(asked).await {
             Answer::Text(text) | Answer::Allow { input: Some(Value::String(text)) } => Ok(text),
+            Answer::Given { answers, message } => {
+                let answers = (!answers.is_empty()).then(|| Value::Object(answers).to_string());
+                let given: Vec<_> = answers.into_iter().chain(message).collect();
+                Ok(if given.is_empty() { "(no answer)".to_owned() } else { given.join("\n") })
+            }
             Answer::Allow { input: Some(input) } => Ok(input.to_string()),
             Answer::Allow { input: None } => Err("There was no answer.".to_owned()),
             Answer::Deny(reason) => Err(reason),

@@ -62,7 +62,7 @@ pub(crate) use self::provider::is_loopback;
 use self::session::Session;
 pub use self::settings::{Prices, Secret, Settings};
 use self::turn::Place;
-use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, OpenSession};
+use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, Intake, OpenSession};
 
 /// The engine of one agent.
 pub struct OpenAi {
@@ -94,6 +94,7 @@ impl Engine for OpenAi {
         Capabilities {
             context: ContextKind::Replayed,
             works_on_files: self.provider.settings.sources.iter().any(|source| source.works_on_files()),
+            intake: Intake::Boundaries,
         }
     }
 

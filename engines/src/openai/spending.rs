@@ -49,7 +49,7 @@ impl Spending {
     }
 
     pub(super) fn done(&self) -> TurnDone {
-        TurnDone { iterations: self.iterations, usage: self.usage.unwrap_or_default() }
+        TurnDone { iterations: self.iterations, usage: self.usage.unwrap_or_default(), answered: Vec::new() }
     }
 }
 

@@ -14,7 +14,11 @@ fn file(name: &str, media_type: &str, data: &'static [u8]) -> Attachment {
 
 fn with(files: Vec<Attachment>) -> TurnInput {
     let context = vec![ContextMessage::User { text: "look".to_owned(), attachments: files.clone() }];
-    TurnInput { context, messages: vec![InputMessage { attachments: files, ..message("job", "look") }] }
+    TurnInput {
+        context,
+        messages: vec![InputMessage { attachments: files, ..message("job", "look") }],
+        ..TurnInput::default()
+    }
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ fn resumed(results: &[&str]) -> TurnInput {
         context.push(ContextMessage::Assistant { text: String::new(), tool_calls: vec![call] });
         context.push(ContextMessage::Tool { call: id, text: (*result).to_owned() });
     }
-    TurnInput { context, messages: vec![message("job", "do it")] }
+    TurnInput { context, messages: vec![message("job", "do it")], ..TurnInput::default() }
 }
 
 #[tokio::test]

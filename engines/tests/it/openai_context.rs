@@ -24,7 +24,10 @@ async fn a_turn_goes_on_from_the_results_that_it_has() {
     let made = ContextMessage::Assistant { text: "see".to_owned(), tool_calls: vec![called("a")] };
     let context = vec![user("hello"), made, result("a", "r")];
 
-    session.send(TurnInput { context, messages: vec![message("job", "hello")] }).await.unwrap();
+    session
+        .send(TurnInput { context, messages: vec![message("job", "hello")], ..TurnInput::default() })
+        .await
+        .unwrap();
     let events = rest(&mut *session).await;
 
     // The id that the model gives is in the context already.
@@ -47,7 +50,10 @@ async fn a_turn_begins_with_the_calls_that_have_not_begun() {
     let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a"), called("b")] };
     let context = vec![user("hello"), made, result("a", "r")];
 
-    session.send(TurnInput { context, messages: vec![message("job", "hello")] }).await.unwrap();
+    session
+        .send(TurnInput { context, messages: vec![message("job", "hello")], ..TurnInput::default() })
+        .await
+        .unwrap();
     let events = rest(&mut *session).await;
 
     assert_eq!(events.last().unwrap(), "done after 1");

@@ -1,6 +1,6 @@
 //! Settings: prices, secrets, and what is refused at the start.
 
-use roundhouse_engines::contract::{Capabilities, ContextKind, Engine, OpenSession};
+use roundhouse_engines::contract::{Capabilities, ContextKind, Engine, Intake, OpenSession};
 use roundhouse_engines::openai::{OpenAi, Prices, Secret, Settings};
 use serde_json::json;
 
@@ -116,5 +116,8 @@ async fn availability_is_whether_the_server_answers_and_takes_the_key() {
     assert_eq!(there.available().await, Ok(()));
     assert_eq!(locked, "the engine is unavailable: 127.0.0.1 refuses the key: HTTP 401");
     assert!(absent.starts_with("the engine is unavailable: cannot reach 127.0.0.1"), "{absent}");
-    assert_eq!(there.capabilities(), Capabilities { context: ContextKind::Replayed, works_on_files: false });
+    assert_eq!(
+        there.capabilities(),
+        Capabilities { context: ContextKind::Replayed, works_on_files: false, intake: Intake::Boundaries }
+    );
 }

@@ -61,7 +61,7 @@ pub(crate) fn input(texts: &[&str]) -> TurnInput {
 pub(crate) fn after(mut context: Vec<ContextMessage>, texts: &[&str]) -> TurnInput {
     context.push(user(&texts.join("\n\n")));
     let messages = texts.iter().enumerate().map(|(index, text)| message(&format!("job-{index}"), text));
-    TurnInput { context, messages: messages.collect() }
+    TurnInput { context, messages: messages.collect(), earlier: None }
 }
 
 pub(crate) async fn next(session: &mut dyn EngineSession) -> EngineEvent {
@@ -139,6 +139,10 @@ pub(crate) fn show(event: &EngineEvent) -> String {
             format!("may it {}", show_call(call))
         }
         EngineEvent::Asked { asked: Asked::Question(questions), .. } => format!("asks {questions}"),
+        EngineEvent::Asked { asked: Asked::Plan(plan), .. } => format!("plans {plan}"),
+        EngineEvent::Withdrawn { id } => format!("takes back {id}"),
+        EngineEvent::Delivered(ids) => format!("delivered {}", ids.join(", ")),
+        EngineEvent::Autonomous(message) => format!("by itself {:?}", message.content),
         EngineEvent::Asked { asked: Asked::Spawn { agent, message, wait }, .. } => {
             format!("spawns {agent} for {message:?}{}", if *wait { " and waits" } else { "" })
         }

@@ -10,6 +10,9 @@ pub enum EngineKind {
     /// A loop over any OpenAI-compatible model.
     #[serde(rename = "openai")]
     OpenAi,
+    /// Claude Code, the `claude` command.
+    #[serde(rename = "claude-cli")]
+    ClaudeCli,
 }
 
 impl EngineKind {
@@ -17,6 +20,7 @@ impl EngineKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
+            Self::ClaudeCli => "claude-cli",
         }
     }
 
@@ -24,7 +28,16 @@ impl EngineKind {
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "openai" => Some(Self::OpenAi),
+            "claude-cli" => Some(Self::ClaudeCli),
             _ => None,
+        }
+    }
+
+    /// The name under which messages carry their anchor (`engineMetadata`), for engines that have such.
+    pub const fn anchor_key(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => None,
+            Self::ClaudeCli => Some("claude_uuid"),
         }
     }
 }

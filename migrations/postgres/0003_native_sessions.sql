@@ -1,0 +1,23 @@
+-- Engines that keep conversations of their own, and cuts.
+
+-- The native session that a message's anchor (engine_metadata) belongs to: in any other it means nothing.
+ALTER TABLE messages ADD COLUMN native_session_id TEXT;
+-- A message that a cut has left without an answer, and that the native session does not have: it is sent along in front
+-- of the next one.
+ALTER TABLE messages ADD COLUMN unsent BOOLEAN NOT NULL DEFAULT FALSE;
+-- The host on which the native session's files are.
+ALTER TABLE sessions ADD COLUMN native_host TEXT;
+-- What a fork, trim or reset asks for, as JSON.
+ALTER TABLE jobs ADD COLUMN request TEXT;
+
+-- Native sessions that are to be deleted once they are due: what a cut has left behind, and the copy that a cut is about
+-- to make, which its commit takes off the list.
+CREATE TABLE doomed_natives (
+    native_session_id TEXT NOT NULL PRIMARY KEY,
+    session_id        UUID NOT NULL,
+    agent             TEXT NOT NULL,
+    cwd               TEXT NOT NULL,
+    host              TEXT NOT NULL,
+    due_ms            BIGINT NOT NULL
+);
+CREATE INDEX doomed_natives_due ON doomed_natives (host, due_ms);
