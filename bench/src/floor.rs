@@ -162,7 +162,7 @@ async fn turn(store: &Store, worker: WorkerId, session: Option<SessionId>) -> Re
         iterations: 1,
         usage: Usage::default(),
         context_source: ContextSource::Replay,
-        native_session: None,
+        undelivered: Vec::new(),
     };
     store.finish(&lease, end).await?;
     Ok(admitted.session)

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, timeout_at};
 
+use crate::opening::workspace;
 use crate::outbox::Standing;
 use crate::session::persist;
-use crate::turn::{Turn, workspace};
+use crate::turn::Turn;
 use crate::{Runnable, events, translate};
 
 /// How often the store is read while nothing rings.
@@ -117,6 +118,20 @@ async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<In
 async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<Interaction, StoreError> {
     let store = &turn.worker.store;
     persist(turn.run, || store.interaction(session, id)).await?.ok_or(StoreError::LeaseLost)
+}
+
+/// The engine does not want the answer any more.
+pub(crate) async fn withdraw(turn: Turn<'_>) -> Result<(), StoreError> {
+    let Turn { worker, run, outbox, slot, mail, .. } = turn;
+    let (store, lease) = (&worker.store, &run.lease);
+    for interaction_id in persist(run, || store.withdraw(lease)).await? {
+        let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+        let state = InteractionState::Cancelled;
+        let resolved = EventKind::InteractionResolved { interaction_id, state, decision: None };
+        outbox.push(Standing::Running, scope, resolved);
+    }
+    slot.resume().await;
+    Ok(())
 }
 
 /// Waits until the bell rings for this, or may have.

@@ -1,30 +1,25 @@
 //! What is told when something has become true in the store.
 
-use roundhouse_engines::process::kill_leftovers;
+use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{EventKind, JobKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
+use roundhouse_shared::domain::{EventKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::store::{Cancelled, Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome};
 
 use crate::Worker;
+use crate::opening::owned_by;
 use crate::outbox::{Outbox, Standing};
 
 /// A turn begins.
 pub(crate) fn started(outbox: &Outbox, mail: &Mail) {
     let turn = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
-    let injected: Vec<_> =
-        mail.jobs.iter().filter(|job| job.kind == JobKind::Inject).map(|job| job.job).collect();
     for job in &mail.jobs {
         let scope = Scope { job: Some(job.job), ..turn };
         outbox.push(Standing::Running, scope, EventKind::JobStarted { kind: job.kind });
     }
     let started = EventKind::TurnStarted { engine: mail.engine, model: mail.model.clone() };
     outbox.push(Standing::Running, turn, started);
-    for job in &injected {
-        let scope = Scope { job: Some(*job), ..turn };
-        outbox.push(Standing::Running, scope, EventKind::InjectionDelivered { merged: injected.clone() });
-    }
 }
 
 /// A turn has ended, and the store has its answers.
@@ -57,8 +52,9 @@ pub(crate) async fn finished(
 pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
     let Reaped { session, worker: lost, token, ended, .. } = &reaped;
     // If it ran on this host, what it left running is ended before anybody goes on.
-    let mark = crate::turn::owner(*session, *token);
-    let killed = tokio::task::spawn_blocking(move || kill_leftovers(&mark)).await.unwrap_or_default();
+    let (session_id, token) = (*session, *token);
+    let kill = move || kill_owned(|mark| owned_by(mark, session_id, token));
+    let killed = tokio::task::spawn_blocking(kill).await.unwrap_or_default();
     if 0 < killed {
         tracing::warn!(session.id = %session, killed, "ended processes that a lost run had left");
     }
@@ -154,6 +150,6 @@ pub(crate) fn unstarted(mail: &Mail, problem: Problem) -> TurnEnd {
         iterations: 0,
         usage: roundhouse_shared::domain::Usage::default(),
         context_source: roundhouse_shared::domain::ContextSource::Empty,
-        native_session: mail.native_session.clone(),
+        undelivered: Vec::new(),
     }
 }

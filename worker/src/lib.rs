@@ -1,14 +1,16 @@
 //! The session actor and what keeps it honest.
 //!
 //! A worker takes rings from the queues (`jobs`), takes the session's lease and runs it until it has no mail
-//! (`session`, `turn`). Beside that it renews its leases (`heartbeat`), takes over from workers that died
+//! (`session`, `turn`), on an engine that it opens or has kept warm (`opening`, `warm`). Beside that it renews its leases (`heartbeat`), takes over from workers that died
 //! (`reaper`) and rings for mail that was forgotten (`sweeper`).
 
 mod asked;
+mod claims;
 mod events;
 mod heartbeat;
 mod jobs;
 mod listener;
+mod opening;
 mod outbox;
 mod progress;
 mod reaper;
@@ -18,6 +20,7 @@ mod settings;
 mod sweeper;
 mod translate;
 mod turn;
+mod warm;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -34,6 +37,7 @@ use roundhouse_shared::units::Span;
 pub use settings::{Limits, Settings};
 
 use registry::Registry;
+use warm::Warm;
 
 /// What a worker is made of.
 pub struct Parts {
@@ -97,7 +101,9 @@ pub(crate) struct Worker {
     queue: Queue,
     engines: HashMap<String, Runnable>,
     data_dir: PathBuf,
+    host: String,
     registry: Arc<Registry>,
+    warm: Warm,
     lifecycle: Lifecycle,
 }
 
@@ -115,7 +121,7 @@ pub struct Ready {
 pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
     let row = WorkerRow {
         id: WorkerId::generate(),
-        host: parts.host,
+        host: parts.host.clone(),
         pid: i64::from(std::process::id()),
         version: parts.version,
         slots: i64::try_from(parts.settings.slots).unwrap_or(i64::MAX),
@@ -142,6 +148,8 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         bus: parts.bus,
         queue: parts.queue,
         data_dir: parts.data_dir,
+        host: parts.host,
+        warm: Warm::default(),
         lifecycle: parts.lifecycle,
     });
     Ok(Ready { worker, heart: parts.heart, row })
@@ -178,6 +186,7 @@ impl Ready {
         };
         until_stop(Box::pin(reaper::run(worker.clone())));
         until_stop(Box::pin(sweeper::run(worker.clone())));
+        until_stop(Box::pin(warm::run(worker.clone())));
         let listener = worker.lifecycle.spawn(listener::run(worker.clone()));
         let stopping = worker.lifecycle.spawn({
             let worker = worker.clone();
@@ -189,6 +198,7 @@ impl Ready {
             }
         });
         jobs::run(&worker).await;
+        worker.warm.end_all(&worker).await;
         // The leases are all gone now; whatever still runs of this worker may go.
         listener.abort();
         heartbeat.stop().await;

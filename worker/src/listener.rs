@@ -13,8 +13,9 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     loop {
         match notices.recv().await {
             Ok(Notice::Cancel(session, turn)) => worker.registry.cancel(session, turn),
-            // A run looks for mail at the end of its turn; answers are for the waiting.
-            Ok(Notice::Mail(_) | Notice::Ended(..) | Notice::Resolved(..)) | Err(RecvError::Lagged(_)) => {}
+            Ok(Notice::Mail(session)) => worker.registry.mail(session),
+            // Answers are for the waiting.
+            Ok(Notice::Ended(..) | Notice::Resolved(..)) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
     }

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use roundhouse_engines::contract::{
-    AssistantMessage, EngineError, EngineEvent, EngineSession, Usage as EngineUsage,
+    AssistantMessage, EngineError, EngineEvent, EngineSession, Injected, Intake, TurnDone,
+    Usage as EngineUsage,
 };
-use roundhouse_shared::domain::{ContextSource, EventKind, JobKind, MessageId, Scope, Usage};
+use roundhouse_shared::domain::{ContextSource, EventKind, JobId, JobKind, MessageId, Scope, Usage};
 use roundhouse_shared::store::{
-    ContextEntry, Mail, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
+    Claimed, Mail, Meanwhile, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
 };
 
+use crate::claims::Claims;
+use crate::opening::Opened;
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
 use crate::session::persist;
+use crate::turn::Turn;
 use crate::{Worker, translate};
 
 /// A turn that runs.
@@ -28,10 +32,24 @@ pub(crate) struct Progress<'a> {
     partial: String,
     model: Option<String>,
     context_source: ContextSource,
+    /// The engine's own conversation.
+    native: Option<String>,
+    claims: Claims,
+    /// What of this attempt is counted in the store.
+    counted: Counted,
+    /// How the engine says that the turn has ended.
+    done: Option<TurnDone>,
     /// Where each message that the engine has stands in the order of consumption.
     places: Vec<i64>,
     /// The stored message that asked for the tools that run.
     calling: Option<MessageId>,
+}
+
+/// Model calls and what they used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    iterations: i64,
+    usage: Usage,
 }
 
 /// What became of an event.
@@ -40,21 +58,16 @@ pub(crate) enum Taken {
     More,
     /// The engine asked for something.
     Asked(String, roundhouse_engines::contract::Asked),
+    /// The engine does not want to know any more what it asked for.
+    Withdrawn,
     /// The turn has ended.
     End(TurnOutcome),
 }
 
 impl<'a> Progress<'a> {
-    pub(crate) fn new(
-        worker: &'a Arc<Worker>,
-        run: &'a Run,
-        outbox: &'a Outbox,
-        mail: &'a Mail,
-        context: &[ContextEntry],
-    ) -> Self {
-        // A turn that is alone in its context remembers nothing.
-        let alone = context.len() <= 1;
-        Self {
+    pub(crate) fn new(turn: Turn<'a>, opened: &Opened) -> Self {
+        let Turn { worker, run, outbox, mail, .. } = turn;
+        let mut progress = Self {
             worker,
             run,
             outbox,
@@ -63,10 +76,19 @@ impl<'a> Progress<'a> {
             messages: Vec::new(),
             partial: String::new(),
             model: mail.model.clone(),
-            context_source: if alone { ContextSource::Empty } else { ContextSource::Replay },
-            places: context.iter().map(|entry| entry.consumed_seq).collect(),
+            context_source: opened.source,
+            native: opened.spec.native_session.clone(),
+            claims: Claims::of(&mail.jobs),
+            counted: Counted::default(),
+            done: None,
+            places: opened.places.clone(),
             calling: None,
+        };
+        if opened.intake == Intake::Boundaries {
+            // They are in its context.
+            progress.has_reached(&mail.jobs.iter().map(|job| job.job.to_string()).collect::<Vec<_>>());
         }
+        progress
     }
 
     fn tell(&self, kind: EventKind) {
@@ -112,14 +134,25 @@ impl<'a> Progress<'a> {
                 self.store(vec![translate::tool_result(&id, &result)]).await?;
                 self.tell(EventKind::ToolCompleted { tool_call_id: id, name, success, result });
             }
-            // Said by engines that this worker does not run yet.
-            EngineEvent::Delivered(_) | EngineEvent::Autonomous(_) | EngineEvent::Withdrawn { .. } => {}
+            EngineEvent::Delivered(ids) => self.delivered(&ids).await?,
+            EngineEvent::Autonomous(message) => {
+                let written = translate::written(message, self.native.as_deref());
+                let (store, run) = (&self.worker.store, self.run);
+                let message = persist(run, || store.autonomous(&run.lease, &written)).await?;
+                let scope = Scope { turn: message.turn, message: Some(message.id), ..Scope::default() };
+                let message = Box::new(message.into());
+                self.outbox.push(Standing::Fact, scope, EventKind::MessageCompleted { message });
+            }
+            EngineEvent::Withdrawn { .. } => return Ok(Taken::Withdrawn),
             EngineEvent::Boundary => self.boundary(engine).await?,
             EngineEvent::Compacted { summary, replaced, usage } => {
                 self.compacted(&summary, replaced, usage).await?;
             }
             EngineEvent::Asked { id, asked } => return Ok(Taken::Asked(id, asked)),
-            EngineEvent::TurnDone(_) => return Ok(Taken::End(TurnOutcome::Answered)),
+            EngineEvent::TurnDone(done) => {
+                self.done = Some(done);
+                return Ok(Taken::End(TurnOutcome::Answered));
+            }
             EngineEvent::Interrupted => return Ok(Taken::End(TurnOutcome::Cancelled)),
             EngineEvent::Failed(error) => return Ok(Taken::End(failed(&error))),
         }
@@ -130,7 +163,12 @@ impl<'a> Progress<'a> {
         self.partial.clear();
         self.model = message.model.clone().or(self.model.take());
         let calls_tools = !message.tool_calls.is_empty();
-        let written = translate::written(message);
+        let written = translate::written(message, self.native.as_deref());
+        // What came before another message is not the answer.
+        let earlier = std::mem::take(&mut self.messages);
+        if !earlier.is_empty() {
+            self.store(earlier).await?;
+        }
         if calls_tools {
             self.store(vec![written]).await
         } else {
@@ -141,7 +179,11 @@ impl<'a> Progress<'a> {
 
     async fn store(&mut self, written: Vec<WrittenMessage>) -> Result<(), StoreError> {
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        for message in persist(run, || store.append(&run.lease, turn, &written)).await? {
+        let stored = persist(run, || store.append(&run.lease, turn, &written)).await?;
+        for message in stored {
+            if let Some(usage) = message.usage {
+                self.counted.add(usage);
+            }
             self.places.push(message.seq);
             if message.tool_calls.is_some() {
                 self.calling = Some(message.id);
@@ -156,21 +198,60 @@ impl<'a> Progress<'a> {
     /// Between two steps: what was sent meanwhile goes to the model with the next one.
     async fn boundary(&mut self, engine: &mut dyn EngineSession) -> Result<(), StoreError> {
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        let groups = persist(run, || store.drain_more(&run.lease, turn)).await?;
-        for Together { jobs, consumed_seq } in &groups {
+        let drained = persist(run, || store.drain_more(&run.lease, turn, Meanwhile::Boundary)).await?;
+        for Together { jobs, consumed_seq } in &drained {
             self.places.push(*consumed_seq);
-            let merged: Vec<_> = jobs.iter().map(|job| job.job).collect();
+            self.claimed(jobs);
+            self.has_reached(&jobs.iter().map(|job| job.job.to_string()).collect::<Vec<_>>());
+        }
+        engine.proceed(drained.iter().map(|group| translate::together(&group.jobs)).collect()).await;
+        Ok(())
+    }
+
+    /// Hands on what was sent meanwhile to an engine that decides itself when the model has it.
+    pub(crate) async fn inject(&mut self, engine: &mut dyn EngineSession) -> Result<(), StoreError> {
+        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+        let drained = persist(run, || store.drain_more(&run.lease, turn, Meanwhile::AnyTime)).await?;
+        for Together { jobs, .. } in &drained {
+            self.claimed(jobs);
             for job in jobs {
-                let scope = Scope { job: Some(job.job), ..self.scope };
-                self.outbox.push(Standing::Running, scope, EventKind::JobStarted { kind: job.kind });
-                if job.kind == JobKind::Inject {
-                    let delivered = EventKind::InjectionDelivered { merged: merged.clone() };
-                    self.outbox.push(Standing::Running, scope, delivered);
+                if engine.inject(translate::input(job)).await == Injected::NotNow {
+                    tracing::debug!(job.id = %job.job, "the engine does not take this now");
                 }
             }
         }
-        engine.proceed(groups.iter().map(|group| translate::together(&group.jobs)).collect()).await;
         Ok(())
+    }
+
+    fn claimed(&mut self, jobs: &[Claimed]) {
+        for job in jobs {
+            self.claims.add(job);
+            let scope = Scope { job: Some(job.job), ..self.scope };
+            self.outbox.push(Standing::Running, scope, EventKind::JobStarted { kind: job.kind });
+        }
+    }
+
+    /// The engine shows that the model has these.
+    async fn delivered(&mut self, ids: &[String]) -> Result<(), StoreError> {
+        let jobs = self.has_reached(ids);
+        // What a turn begins with has its place in the conversation already.
+        if !self.mail.unsent.is_empty() || jobs.iter().any(|job| !self.claims.is_first(*job)) {
+            let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+            persist(run, || store.delivered(&run.lease, turn, &jobs)).await?;
+        }
+        Ok(())
+    }
+
+    fn has_reached(&mut self, ids: &[String]) -> Vec<JobId> {
+        let fresh = self.claims.deliver(ids);
+        let injected = fresh.iter().filter(|(_, kind)| *kind == JobKind::Inject).map(|(job, _)| *job);
+        let merged: Vec<_> = injected.collect();
+        for job in &merged {
+            let scope = Scope { job: Some(*job), ..self.scope };
+            let delivered = EventKind::InjectionDelivered { merged: merged.clone() };
+            self.outbox.push(Standing::Running, scope, delivered);
+        }
+        fresh.into_iter().map(|(job, _)| job).collect()
     }
 
     async fn compacted(
@@ -179,13 +260,14 @@ impl<'a> Progress<'a> {
         replaced: usize,
         usage: EngineUsage,
     ) -> Result<(), StoreError> {
-        let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) else {
-            return Ok(());
-        };
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        let usage = translate::usage(usage);
-        persist(run, || store.compact(&run.lease, turn, summary, up_to, usage)).await?;
-        self.places.splice(..replaced, [up_to]);
+        // Otherwise the engine keeps the summary itself.
+        if let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) {
+            let usage = translate::usage(usage);
+            persist(run, || store.compact(&run.lease, turn, summary, up_to, usage)).await?;
+            self.counted.add(usage);
+            self.places.splice(..replaced, [up_to]);
+        }
         let session = persist(run, || store.session(run.lease.session)).await?;
         let compact_size = session.map_or(0, |session| session.compact_size);
         self.tell(EventKind::ContextCompacted { reason: "context_window", compact_size });
@@ -200,28 +282,52 @@ impl<'a> Progress<'a> {
             self.messages.push(WrittenMessage { content, model, ..WrittenMessage::default() });
         }
         let messages = std::mem::take(&mut self.messages);
+        let answered = self.done.as_ref().map_or(&[][..], |done| &done.answered);
+        let undelivered = self.claims.undelivered(&outcome, answered);
+        let Counted { iterations, usage } = self.uncounted(&messages);
         TurnEnd {
             turn: self.mail.turn,
             outcome,
-            iterations: i64::try_from(messages.len()).unwrap_or(i64::MAX),
-            usage: messages.iter().map(|message| message.usage).reduce(sum).unwrap_or_default(),
+            iterations,
+            usage,
             messages,
             model: self.model.clone(),
             context_source: self.context_source,
-            native_session: self.mail.native_session.clone(),
+            undelivered,
+        }
+    }
+
+    /// What this attempt has used beyond what is counted. The engine knows best, where it has said it.
+    fn uncounted(&self, messages: &[WrittenMessage]) -> Counted {
+        let Some(done) = &self.done else {
+            let mut rest = Counted::default();
+            messages.iter().for_each(|message| rest.add(message.usage));
+            return rest;
+        };
+        let (all, counted) = (translate::usage(done.usage), self.counted.usage);
+        Counted {
+            iterations: i64::from(done.iterations) - self.counted.iterations,
+            usage: Usage {
+                input_tokens: all.input_tokens - counted.input_tokens,
+                output_tokens: all.output_tokens - counted.output_tokens,
+                cache_tokens: all.cache_tokens - counted.cache_tokens,
+                cost_nanos: all.cost_nanos.map(|cost| cost - counted.cost_nanos.unwrap_or_default()),
+            },
         }
     }
 }
 
-fn sum(a: Usage, b: Usage) -> Usage {
-    Usage {
-        input_tokens: a.input_tokens + b.input_tokens,
-        output_tokens: a.output_tokens + b.output_tokens,
-        cache_tokens: a.cache_tokens + b.cache_tokens,
-        cost_nanos: match (a.cost_nanos, b.cost_nanos) {
+impl Counted {
+    fn add(&mut self, usage: Usage) {
+        self.iterations += 1;
+        let sum = &mut self.usage;
+        sum.input_tokens += usage.input_tokens;
+        sum.output_tokens += usage.output_tokens;
+        sum.cache_tokens += usage.cache_tokens;
+        sum.cost_nanos = match (sum.cost_nanos, usage.cost_nanos) {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
-        },
+        };
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use roundhouse_shared::domain::{HeldLease, Lease, LeaseToken, SessionId, TurnId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// A run as those see it who watch over it.
@@ -14,6 +14,8 @@ pub(crate) struct Run {
     pub(crate) lease: Lease,
     /// Ends when the lease is lost: the run must stop, write nothing and publish nothing.
     pub(crate) lost: CancellationToken,
+    /// Rings when mail has come for the session.
+    pub(crate) mail: Notify,
     /// The turn that somebody asked to cancel.
     pub(crate) cancel: watch::Sender<Option<TurnId>>,
     /// Until when the lease is certainly ours, by this host's clock.
@@ -25,6 +27,7 @@ impl Run {
         Self {
             lease,
             lost: CancellationToken::new(),
+            mail: Notify::new(),
             cancel: watch::Sender::new(None),
             good_until: Mutex::new(good_until),
         }
@@ -101,6 +104,13 @@ impl Registry {
         }
         if let Some(run) = self.find(session) {
             run.cancel.send_replace(Some(turn));
+        }
+    }
+
+    /// Tells the run of a session that mail has come.
+    pub(crate) fn mail(&self, session: SessionId) {
+        if let Some(run) = self.find(session) {
+            run.mail.notify_one();
         }
     }
 

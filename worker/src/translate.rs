@@ -3,12 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use roundhouse_engines::contract::{
-    AssistantMessage, Attachment, ContextMessage, EngineError, InputMessage, ToolCall, Usage as EngineUsage,
+    AssistantMessage, Attachment, ContextMessage, Earlier, EngineError, InputMessage, ToolCall,
+    Usage as EngineUsage,
 };
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{Role, Usage};
+use roundhouse_shared::domain::{Anchor, Role, Usage};
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{Claimed, ContextEntry, WrittenMessage};
+use roundhouse_shared::store::{Claimed, ContextEntry, SoFar, Unsent, WrittenMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,6 +64,33 @@ pub(crate) fn input(job: &Claimed) -> InputMessage {
     }
 }
 
+/// A message that a cut has left unanswered. It answers to nobody any more, so its id is that of the message alone.
+pub(crate) fn unsent(message: &Unsent) -> InputMessage {
+    InputMessage {
+        id: format!("message-{}", message.message),
+        text: message.text.clone(),
+        attachments: files(message.attachments.clone()),
+    }
+}
+
+/// What a turn has come to before it was cut off.
+pub(crate) fn earlier(so_far: SoFar) -> Earlier {
+    let tokens = |count: i64| u64::try_from(count).unwrap_or_default();
+    let Usage { input_tokens, output_tokens, cache_tokens, cost_nanos } = so_far.usage;
+    Earlier {
+        iterations: u32::try_from(so_far.iterations).unwrap_or(u32::MAX),
+        usage: EngineUsage {
+            input_tokens: tokens(input_tokens),
+            output_tokens: tokens(output_tokens),
+            cache_tokens: tokens(cache_tokens),
+            thinking_tokens: 0,
+            cost_nanos,
+        },
+        anchors: so_far.anchors,
+        results: so_far.results,
+    }
+}
+
 /// Messages that reach the model as one, under the id of the first.
 pub(crate) fn together(jobs: &[Claimed]) -> InputMessage {
     InputMessage {
@@ -99,7 +127,8 @@ fn count(tokens: u64) -> i64 {
     i64::try_from(tokens).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn written(message: AssistantMessage) -> WrittenMessage {
+/// A message of the model; `native` is the conversation that its anchor belongs to.
+pub(crate) fn written(message: AssistantMessage, native: Option<&str>) -> WrittenMessage {
     let call = |ToolCall { id, name, arguments }| StoredCall { id, name, arguments };
     let calls: Vec<_> = message.tool_calls.into_iter().map(call).collect();
     WrittenMessage {
@@ -109,6 +138,7 @@ pub(crate) fn written(message: AssistantMessage) -> WrittenMessage {
         model: message.model,
         usage: usage(message.usage),
         thinking_tokens: count(message.usage.thinking_tokens),
+        anchor: message.anchor.zip(native).map(|(at, native)| Anchor { native: native.to_owned(), at }),
         ..WrittenMessage::default()
     }
 }

@@ -1,28 +1,29 @@
 //! One turn: an engine session is driven from its mail to its end.
 
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use roundhouse_engines::contract::{Answer, EngineSession, OpenSession, TurnInput};
+use roundhouse_engines::contract::{Answer, EngineSession, Intake};
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{LeaseToken, SessionId};
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::queue::Slot;
 use roundhouse_shared::store::{Mail, StoreError, TurnEnd, TurnOutcome};
 use roundhouse_shared::units::Span;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
-use crate::asked::find_out;
+use crate::asked::{find_out, withdraw};
 use crate::events::{self, unstarted};
+use crate::opening::{NotOpened, Opened, open};
 use crate::outbox::Outbox;
 use crate::progress::{Progress, Taken};
 use crate::registry::Run;
-use crate::session::persist;
-use crate::{Runnable, Worker, translate};
+use crate::{Worker, translate, warm};
+
+/// How often mail is looked for that nobody has rung for.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// How a turn was left.
 pub(crate) enum Driven {
@@ -49,21 +50,16 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
     let Turn { worker, run, outbox, mail, .. } = turn;
     let session = run.lease.session;
     events::started(outbox, mail);
-    let context = match persist(run, || worker.store.context(session)).await {
-        Ok(context) => context,
-        Err(_) if !run.is_ours() => return Driven::Lost,
-        Err(error) => return Driven::Ended(unstarted(mail, error.into())),
+    let opened = match open(turn).await {
+        Ok(opened) => opened,
+        Err(NotOpened::Store(_)) if !run.is_ours() => return Driven::Lost,
+        Err(NotOpened::Store(error)) => return Driven::Ended(unstarted(mail, error.into())),
+        Err(NotOpened::Problem(problem)) => return Driven::Ended(unstarted(mail, problem)),
     };
-    let mut progress = Progress::new(worker, run, outbox, mail, &context);
-    let mut engine = match open(worker, session, run.lease.token, mail).await {
-        Ok(engine) => engine,
-        Err(problem) => return Driven::Ended(unstarted(mail, problem)),
-    };
-    let messages = mail.jobs.iter().map(translate::input).collect();
-    let input =
-        TurnInput { context: context.into_iter().map(translate::context).collect(), messages, earlier: None };
+    let mut progress = Progress::new(turn, &opened);
+    let Opened { mut engine, spec, input, intake, .. } = opened;
     let driven = match engine.send(input).await {
-        Ok(()) => match follow(turn, &mut *engine, &mut progress).await {
+        Ok(()) => match follow(turn, &mut *engine, intake, &mut progress).await {
             Ok(driven) => driven,
             Err(StoreError::LeaseLost) => Driven::Lost,
             Err(error) => {
@@ -73,60 +69,20 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         },
         Err(error) => Driven::Ended(progress.end(TurnOutcome::Failed(translate::problem(&error)))),
     };
-    let grace = worker.limits.cancel_grace.0;
-    // The engine ends before anybody is told that the turn has.
-    if timeout(grace + Duration::from_secs(1), engine.close(grace)).await.is_err() {
-        tracing::warn!(session.id = %session, "an engine session did not close in time");
+    // The engine ends before anybody is told that the turn has, unless it is kept for the next one.
+    if matches!(driven, Driven::Ended(_)) && engine.is_warm() && !worker.settings.engine_idle.0.is_zero() {
+        worker.warm.keep(worker, &run.lease, spec, engine);
+    } else {
+        warm::close(worker, session, engine).await;
     }
     driven
-}
-
-/// Where a session works, unless it has a directory of its own.
-pub(crate) fn workspace(worker: &Worker, session: SessionId, cwd: &str) -> PathBuf {
-    match cwd {
-        "" => worker.data_dir.join("workspaces").join(session.to_string()),
-        cwd => PathBuf::from(cwd),
-    }
-}
-
-/// The mark of all processes that a run starts, by which they are found after a crash.
-pub(crate) fn owner(session: SessionId, token: LeaseToken) -> String {
-    format!("{session}/{}", token.0)
-}
-
-async fn open(
-    worker: &Worker,
-    session: SessionId,
-    token: LeaseToken,
-    mail: &Mail,
-) -> Result<Box<dyn EngineSession>, Problem> {
-    let Some(Runnable { engine, .. }) = worker.engines.get(&mail.agent) else {
-        let detail = format!("this worker does not have the agent {:?}", mail.agent);
-        return Err(Problem::with_detail(Code::EngineUnavailable, detail));
-    };
-    let cwd = workspace(worker, session, &mail.cwd);
-    // A child works where its parent does, which may have had no need of the directory so far.
-    let ours = cwd.starts_with(worker.data_dir.join("workspaces"));
-    if ours && engine.capabilities().works_on_files {
-        tokio::fs::create_dir_all(&cwd).await.map_err(|error| {
-            tracing::error!(session.id = %session, cwd = %cwd.display(), %error, "no workspace");
-            Problem::with_detail(Code::EngineUnavailable, "the worker cannot create the session's workspace")
-        })?;
-    }
-    let spec = OpenSession {
-        session: session.to_string(),
-        native_session: mail.native_session.clone(),
-        model: mail.model.clone(),
-        cwd,
-        owner: Some(owner(session, token)),
-    };
-    engine.open(spec).await.map_err(|error| translate::problem(&error))
 }
 
 /// Reads the engine's events until the turn ends, or until it must.
 async fn follow(
     turn: Turn<'_>,
     engine: &mut dyn EngineSession,
+    intake: Intake,
     progress: &mut Progress<'_>,
 ) -> Result<Driven, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
@@ -138,7 +94,10 @@ async fn follow(
     let mut deadline = Instant::now() + limit.0;
     // What the engine asked for, while it is being found out.
     let mut asking: Asking<'_> = None;
+    // When mail is looked for that nobody has rung for. Some may have come since this turn's was taken.
+    let mut look = Instant::now();
     loop {
+        let takes_mail = intake == Intake::AnyTime && ending.is_none();
         let why = tokio::select! {
             biased;
             () = run.lost.cancelled() => return Ok(Driven::Lost),
@@ -148,6 +107,11 @@ async fn follow(
                 Some(outcome) => return Ok(Driven::Ended(progress.end(outcome))),
                 None => too_long(limit),
             },
+            () = mail_has_come(run, look), if takes_mail => {
+                look = Instant::now() + LOOK;
+                progress.inject(engine).await?;
+                continue;
+            }
             answered = found_out(&mut asking) => {
                 asking = None;
                 let (id, answer) = answered?;
@@ -161,6 +125,11 @@ async fn follow(
                     asking = Some(find_out(turn, calling, id, asked).boxed());
                     continue;
                 }
+                Taken::Withdrawn => {
+                    asking = None;
+                    withdraw(turn).await?;
+                    continue;
+                }
                 // What was asked of the engine decides, also where it was just done by itself.
                 Taken::End(outcome) => {
                     return Ok(Driven::Ended(progress.end(ending.unwrap_or(outcome))));
@@ -171,6 +140,14 @@ async fn follow(
         ending = Some(why);
         deadline = Instant::now() + worker.limits.cancel_grace.0;
         engine.interrupt().await;
+    }
+}
+
+/// Waits until somebody has rung for mail, or it is time to look for it anyway.
+async fn mail_has_come(run: &Run, look: Instant) {
+    tokio::select! {
+        () = run.mail.notified() => {}
+        () = sleep_until(look) => {}
     }
 }
 

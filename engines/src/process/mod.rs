@@ -29,7 +29,7 @@ use uuid::Uuid;
 pub use self::environment::Environment;
 use self::tail::Tail;
 use self::tree::Tree;
-pub use self::tree::{Record, kill_leftovers};
+pub use self::tree::{Record, kill_leftovers, kill_owned};
 
 /// The variable with the process's own token.
 pub const TOKEN_VARIABLE: &str = "ROUNDHOUSE_PROCESS_TOKEN";

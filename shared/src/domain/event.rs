@@ -57,6 +57,7 @@ event_names! {
     ToolCompleted = "tool.completed",
     InteractionRequested = "interaction.requested",
     InteractionResolved = "interaction.resolved",
+    ContextReset = "context.reset",
     ContextCompacted = "context.compacted",
     EngineRetry = "engine.retry",
     ChatResponse = "chat.response",
@@ -179,6 +180,11 @@ pub enum EventKind {
         /// How a person decided, if one did.
         decision: Option<Decision>,
     },
+    /// The engine has lost its conversation and begins again with what is stored.
+    ContextReset {
+        /// Why.
+        reason: &'static str,
+    },
     /// The older part of the context was summarised.
     ContextCompacted {
         /// Why.
@@ -221,6 +227,7 @@ impl EventKind {
             Self::ToolCompleted { .. } => EventName::ToolCompleted,
             Self::InteractionRequested { .. } => EventName::InteractionRequested,
             Self::InteractionResolved { .. } => EventName::InteractionResolved,
+            Self::ContextReset { .. } => EventName::ContextReset,
             Self::ContextCompacted { .. } => EventName::ContextCompacted,
             Self::EngineRetry { .. } => EventName::EngineRetry,
             Self::ChatResponse(_) => EventName::ChatResponse,

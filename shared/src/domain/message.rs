@@ -20,6 +20,15 @@ names! {
     }
 }
 
+/// A point of an engine's own conversation. It means nothing in any other: an engine's copy may have new ids.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Anchor {
+    /// The native session.
+    pub native: String,
+    /// The engine's id of the point.
+    pub at: String,
+}
+
 /// One message, as stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {

@@ -1,6 +1,7 @@
 //! *drain*: a run takes mail out of the session's box. Taking the lease is draining for the first time.
 
 use super::db::{Row, Tx, values};
+use super::progress::Meanwhile;
 use super::rows::json;
 use super::tx::SessionTx;
 use super::{Store, StoreError};
@@ -35,12 +36,27 @@ pub struct Mail {
     pub agent: String,
     /// Its engine.
     pub engine: EngineKind,
+    /// Whether the turn was cut off before and goes on.
+    pub continued: bool,
+    /// Messages that a cut has left without an answer and the engine does not have: they go in front.
+    pub unsent: Vec<Unsent>,
     /// The model asked for, by the message or by the session.
     pub model: Option<String>,
     /// The engine's own conversation.
     pub native_session: Option<String>,
     /// The session's working directory; empty for the worker's choice.
     pub cwd: String,
+}
+
+/// A message that is sent along with those of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unsent {
+    /// The message.
+    pub message: MessageId,
+    /// Its text.
+    pub text: String,
+    /// Files that came with it, as a JSON array.
+    pub attachments: Option<serde_json::Value>,
 }
 
 /// A job that a turn has claimed, with its message.
@@ -139,7 +155,8 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
 
     let attempt = open_turn(held, lease, turn, continued.is_some(), model.as_deref()).await?;
     let claims: Vec<_> = claims.into_iter().map(|job| job.claimed).collect();
-    claim(held, lease, turn, &claims).await?;
+    claim(held, lease, turn, &claims, Consumed::Now).await?;
+    let unsent = unsent(held).await?;
     let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, lease_expires_ms = $4, active_turn_id = $5, \
                cancel_turn_id = NULL, last_seq = $6, connected_ms = $7, updated_ms = $7 WHERE id = $1 RETURNING cwd";
     let values = values![
@@ -158,10 +175,38 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
         jobs: claims,
         agent: held.row.agent.clone(),
         engine: held.row.engine,
+        continued: continued.is_some(),
+        unsent,
         model,
         native_session: held.row.native_session.clone(),
         cwd,
     }))
+}
+
+/// The messages of a held session that are to go in front of the next one.
+async fn unsent(held: &mut SessionTx) -> Result<Vec<Unsent>, StoreError> {
+    if held.row.engine.anchor_key().is_none() {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT id, content, attachments FROM messages WHERE session_id = $1 AND unsent ORDER BY id";
+    let rows = held.tx.all(sql, values![held.row.id.0]).await?;
+    rows.iter()
+        .map(|row| {
+            Ok(Unsent {
+                message: MessageId(row.get("id")?),
+                text: row.get("content")?,
+                attachments: json(row, "messages", "attachments")?,
+            })
+        })
+        .collect()
+}
+
+/// When messages that a turn claims enter the order of consumption.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Consumed {
+    Now,
+    /// Once they are delivered.
+    Later,
 }
 
 /// Gives jobs to a turn, as messages that reach the engine together. Returns the place in the order of consumption that
@@ -171,8 +216,10 @@ pub(super) async fn claim(
     lease: &Lease,
     turn: TurnId,
     jobs: &[Claimed],
+    when: Consumed,
 ) -> Result<i64, StoreError> {
     let consumed = held.row.next_seq();
+    let place = (when == Consumed::Now).then_some(consumed);
     for job in jobs {
         let sql = "UPDATE jobs SET state = 'claimed', turn_id = $2, claim_token = $3, worker_id = $4, \
                    attempt = attempt + 1, started_ms = coalesce(started_ms, $5) WHERE id = $1";
@@ -181,7 +228,7 @@ pub(super) async fn claim(
         if let Some(message) = job.message {
             let sql =
                 "UPDATE messages SET consumed_seq = coalesce(consumed_seq, $2), turn_id = $3 WHERE id = $1";
-            held.tx.run(sql, values![message.0, consumed, turn.0]).await?;
+            held.tx.run(sql, values![message.0, place, turn.0]).await?;
         }
     }
     Ok(consumed)
@@ -195,7 +242,7 @@ pub(super) enum Which {
     /// All those of a turn that was cut off.
     Of(TurnId),
     /// The first that may reach a turn which runs.
-    Meanwhile,
+    Meanwhile(Meanwhile),
 }
 
 /// The jobs of a held session that no turn has, in order.
@@ -207,13 +254,20 @@ pub(super) async fn pending_jobs(
     let sql = "SELECT j.id, j.kind, j.message_id, j.model, j.turn_id, m.content, m.attachments FROM jobs j \
                LEFT JOIN messages m ON m.id = j.message_id \
                WHERE j.session_id = $1 AND j.state = 'pending' AND ($2 OR j.turn_id = $3 \
-               OR ($4 AND j.turn_id IS NULL AND j.kind IN ('inject', 'wake'))) ORDER BY j.seq LIMIT $5";
+               OR ($4 AND j.turn_id IS NULL AND (j.kind = 'inject' OR (j.kind = 'wake' AND $5)))) \
+               ORDER BY j.seq LIMIT $6";
     let (any, turn, meanwhile, most) = match which {
-        Which::Any => (true, None, false, 200_i64),
-        Which::Of(turn) => (false, Some(turn.0), false, i64::MAX),
-        Which::Meanwhile => (false, None, true, 200),
+        Which::Any => (true, None, None, 200_i64),
+        Which::Of(turn) => (false, Some(turn.0), None, i64::MAX),
+        Which::Meanwhile(to) => (false, None, Some(to), 200),
     };
-    tx.all(sql, values![session.0, any, turn, meanwhile, most]).await?.iter().map(pending).collect()
+    // What children say is a turn of its own, unless the model can be told between two steps.
+    let wakes = meanwhile == Some(Meanwhile::Boundary);
+    tx.all(sql, values![session.0, any, turn, meanwhile.is_some(), wakes, most])
+        .await?
+        .iter()
+        .map(pending)
+        .collect()
 }
 
 fn pending(row: &Row) -> Result<Pending, StoreError> {

@@ -2,13 +2,14 @@
 
 use super::children::wake_parent;
 use super::db::{Tx, values};
+use super::delivery::give_back;
 use super::interactions::close_interactions;
 use super::progress::{CallEnd, close_open_calls, store_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
-    CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message, MessageId,
-    Role, SessionJob, TurnId, Usage,
+    Anchor, CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message,
+    MessageId, Role, SessionJob, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -29,8 +30,9 @@ pub struct TurnEnd {
     pub usage: Usage,
     /// Where the model's memory came from.
     pub context_source: ContextSource,
-    /// The engine's own conversation, from now on.
-    pub native_session: Option<String>,
+    /// Jobs that the turn had claimed and the engine has not taken: unless the turn was cancelled they go back to the
+    /// mailbox, in their places.
+    pub undelivered: Vec<JobId>,
 }
 
 /// What became of a turn.
@@ -63,6 +65,8 @@ pub struct WrittenMessage {
     pub usage: Usage,
     /// Output tokens that were reasoning.
     pub thinking_tokens: i64,
+    /// Where it stands in the engine's own conversation.
+    pub anchor: Option<Anchor>,
 }
 
 impl Default for WrittenMessage {
@@ -76,6 +80,7 @@ impl Default for WrittenMessage {
             model: None,
             usage: Usage::default(),
             thinking_tokens: 0,
+            anchor: None,
         }
     }
 }
@@ -141,6 +146,9 @@ impl Store {
             messages.extend(close_open_calls(&mut tx, &mut row, end.turn, CallEnd::Interrupted).await?);
         }
         close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
+        if !cancelled {
+            give_back(&mut tx, &row, end.turn, &end.undelivered).await?;
+        }
         let totals = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;
         let ended = answer_claimed(&mut tx, &row, &end, &outcome, answer, totals).await?;
 
@@ -304,8 +312,8 @@ async fn update_session(
     let failed = matches!(outcome, TurnOutcome::Failed(_));
     let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + $3, last_message_id = $4, \
                input_tokens = input_tokens + $5, output_tokens = output_tokens + $6, cache_tokens = cache_tokens + $7, \
-               cost_nanos = coalesce(cost_nanos + $8, cost_nanos, $8), native_session_id = $9, active_turn_id = NULL, \
-               cancel_turn_id = NULL, last_turn_failed = $10, updated_ms = $11 WHERE id = $1";
+               cost_nanos = coalesce(cost_nanos + $8, cost_nanos, $8), active_turn_id = NULL, \
+               cancel_turn_id = NULL, last_turn_failed = $9, updated_ms = $10 WHERE id = $1";
     let values = values![
         row.id.0,
         row.last_seq,
@@ -315,7 +323,6 @@ async fn update_session(
         end.usage.output_tokens,
         end.usage.cache_tokens,
         end.usage.cost_nanos,
-        end.native_session.as_deref(),
         failed,
         row.now_ms,
     ];

@@ -91,6 +91,16 @@ impl Store {
         self.interaction(lease.session, id).await?.ok_or(StoreError::InteractionNotFound)
     }
 
+    /// Closes the open questions of a run that does not want to know any more; returns which those were.
+    pub async fn withdraw(&self, lease: &Lease) -> Result<Vec<InteractionId>, StoreError> {
+        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        let sql = "UPDATE interactions SET state = 'cancelled', resolved_ms = $2 \
+                   WHERE session_id = $1 AND state = 'open' RETURNING id";
+        let closed = tx.all(sql, values![row.id.0, row.now_ms]).await?;
+        tx.commit().await?;
+        closed.iter().map(|row| Ok(InteractionId(row.get("id")?))).collect()
+    }
+
     /// A question.
     pub async fn interaction(
         &self,

@@ -5,7 +5,7 @@ use super::progress::COMPACTION;
 use super::rows::{MESSAGE_COLUMNS, json, message};
 use super::tx::Locked;
 use super::{Store, StoreError};
-use crate::domain::{JobId, Message, MessageId, Role, SessionId, TurnId, Usage};
+use crate::domain::{Anchor, EngineKind, JobId, Message, MessageId, Role, SessionId, TurnId, Usage};
 
 /// A message that has no id yet.
 pub(super) struct NewMessage {
@@ -24,6 +24,7 @@ pub(super) struct NewMessage {
     pub(super) cancelled: bool,
     /// Its place in the order of consumption, where the model has it already.
     pub(super) consumed_seq: Option<i64>,
+    pub(super) anchor: Option<Anchor>,
 }
 
 impl NewMessage {
@@ -43,6 +44,7 @@ impl NewMessage {
             origin: String::new(),
             cancelled: false,
             consumed_seq: None,
+            anchor: None,
         }
     }
 }
@@ -62,6 +64,8 @@ pub struct ContextEntry {
     pub attachments: Option<serde_json::Value>,
     /// Its place in the order of consumption.
     pub consumed_seq: i64,
+    /// The turn that consumed or wrote it.
+    pub turn: Option<TurnId>,
 }
 
 /// Which messages of a session to list.
@@ -83,10 +87,13 @@ pub(super) async fn insert_message(
 ) -> Result<Message, StoreError> {
     let seq = row.next_seq();
     let usage = new.usage;
+    let anchor = new.anchor.and_then(|anchor| Some((metadata(row.engine, &anchor.at)?, anchor.native)));
+    let (engine_metadata, native) = anchor.unzip();
     let sql = "INSERT INTO messages (session_id, turn_id, job_id, seq, consumed_seq, role, content, thinking, model, \
                input_tokens, output_tokens, cache_tokens, thinking_tokens, cost_nanos, origin, cancelled, created_ms, \
-               tool_calls, tool_call_id, attachments) \
-               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20) \
+               tool_calls, tool_call_id, attachments, engine_metadata, native_session_id) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
+               $22) \
                RETURNING id";
     let values = values![
         row.id.0,
@@ -109,6 +116,8 @@ pub(super) async fn insert_message(
         new.tool_calls.as_ref().map(ToString::to_string),
         new.tool_call_id.as_deref(),
         new.attachments.as_ref().map(ToString::to_string),
+        engine_metadata.as_ref().map(ToString::to_string),
+        native,
     ];
     let id = MessageId(tx.one(sql, values).await?.get("id")?);
     row.last_message = Some(id);
@@ -127,12 +136,17 @@ pub(super) async fn insert_message(
         usage,
         thinking_tokens: new.thinking_tokens,
         attachments: new.attachments,
-        engine_metadata: None,
+        engine_metadata,
         external_id: None,
         origin: new.origin,
         cancelled: new.cancelled,
         created_ms: row.now_ms,
     })
+}
+
+/// An anchor as messages carry it.
+pub(super) fn metadata(engine: EngineKind, at: &str) -> Option<serde_json::Value> {
+    engine.anchor_key().map(|key| serde_json::json!({ key: at }))
 }
 
 impl Store {
@@ -162,10 +176,10 @@ impl Store {
 
     /// What the model is shown, in the order of consumption: the newest summary, and what came after what it stands for.
     pub async fn context(&self, session: SessionId) -> Result<Vec<ContextEntry>, StoreError> {
-        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq FROM messages \
+        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
                        WHERE session_id = $1 AND origin = $2 ORDER BY id DESC LIMIT 1";
-        let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq FROM messages \
-                    WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 ORDER BY consumed_seq, seq";
+        let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
+                    WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 AND NOT unsent ORDER BY consumed_seq, seq";
         let summary = self.db.first(summary, values![session.0, COMPACTION]).await?;
         let mut entries: Vec<ContextEntry> =
             summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
@@ -195,6 +209,7 @@ fn context_entry(row: &Row) -> Result<ContextEntry, StoreError> {
         tool_call_id: row.get("tool_call_id")?,
         attachments: json(row, "messages", "attachments")?,
         consumed_seq: row.get("consumed_seq")?,
+        turn: row.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId),
     })
 }
 

@@ -1,7 +1,7 @@
 //! What a turn brings before it ends, stored as it happens: a crash loses none of it.
 
 use super::db::{Tx, values};
-use super::drain::{Claimed, Which, claim, pending_jobs};
+use super::drain::{Claimed, Consumed, Which, claim, pending_jobs};
 use super::messages::{NewMessage, insert_message};
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError, WrittenMessage};
@@ -14,6 +14,15 @@ pub struct Together {
     pub jobs: Vec<Claimed>,
     /// Their place in the order of consumption.
     pub consumed_seq: i64,
+}
+
+/// How a running turn takes what comes meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// It stands between two steps, and the model has it with the next one.
+    Boundary,
+    /// The engine takes it and decides itself when the model has it ([`Store::delivered`]).
+    AnyTime,
 }
 
 /// Why a tool call has no result of its own.
@@ -62,13 +71,18 @@ impl Store {
         Ok(stored)
     }
 
-    /// Claims for a running turn what may reach the model between two of its steps: messages that were sent while it
-    /// works, and what its children have to say. Returned in the order in which they reach the model; those that belong
+    /// Claims for a running turn what may reach the model before it ends: messages that were sent while it works, and, at a
+    /// boundary, what its children have to say. Returned in the order in which they reach the model; those that belong
     /// together are one message.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was claimed.
-    pub async fn drain_more(&self, lease: &Lease, turn: TurnId) -> Result<Vec<Together>, StoreError> {
+    pub async fn drain_more(
+        &self,
+        lease: &Lease,
+        turn: TurnId,
+        to: Meanwhile,
+    ) -> Result<Vec<Together>, StoreError> {
         let mut held = self.lock_leased(lease).await?;
         if held.row.active_turn != Some(turn) {
             return Err(StoreError::LeaseLost);
@@ -77,7 +91,7 @@ impl Store {
         if held.row.cancel_turn.is_some() {
             return Ok(Vec::new());
         }
-        let pending = pending_jobs(&mut held.tx, lease.session, Which::Meanwhile).await?;
+        let pending = pending_jobs(&mut held.tx, lease.session, Which::Meanwhile(to)).await?;
         let mut groups: Vec<Together> = Vec::new();
         for job in pending.into_iter().map(|job| job.claimed) {
             match groups.last_mut() {
@@ -86,7 +100,11 @@ impl Store {
             }
         }
         for group in &mut groups {
-            group.consumed_seq = claim(&mut held, lease, turn, &group.jobs).await?;
+            let consumed = match to {
+                Meanwhile::Boundary => Consumed::Now,
+                Meanwhile::AnyTime => Consumed::Later,
+            };
+            group.consumed_seq = claim(&mut held, lease, turn, &group.jobs, consumed).await?;
         }
         if !groups.is_empty() {
             let sql = "UPDATE sessions SET last_seq = $2, updated_ms = $3 WHERE id = $1";
@@ -154,6 +172,7 @@ pub(super) async fn store_messages(
             usage: by_model.then_some(written.usage),
             thinking_tokens: by_model.then_some(written.thinking_tokens),
             origin: "engine".to_owned(),
+            anchor: written.anchor.clone(),
             cancelled,
             consumed_seq: Some(row.last_seq + 1),
             ..NewMessage::of(written.role)
@@ -195,7 +214,12 @@ pub(super) async fn close_open_calls(
 }
 
 /// Counts a model call in the ledger and in the session's totals.
-async fn count_call(tx: &mut Tx, row: &Locked, turn: TurnId, usage: Usage) -> Result<(), StoreError> {
+pub(super) async fn count_call(
+    tx: &mut Tx,
+    row: &Locked,
+    turn: TurnId,
+    usage: Usage,
+) -> Result<(), StoreError> {
     let Usage { input_tokens, output_tokens, cache_tokens, cost_nanos } = usage;
     let sql = "UPDATE turns SET iterations = iterations + 1, input_tokens = input_tokens + $2, \
                output_tokens = output_tokens + $3, cache_tokens = cache_tokens + $4, \

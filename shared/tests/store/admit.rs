@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use roundhouse_shared::domain::{JobKind, JobState, MessageView, OnBusy, Role, SessionId, SessionStatus};
 use roundhouse_shared::store::{
-    Admission, Cancelled, MessagePage, NewSession, SessionPatch, Store, StoreError, Target,
+    Admission, Cancelled, Meanwhile, MessagePage, NewSession, SessionPatch, Store, StoreError, Target,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -85,7 +85,7 @@ async fn files_come_with_their_message(store: &Store) {
     let view = MessageView::from(admitted).attachments.unwrap();
     assert_eq!(view[0], json!({"name": "ä.txt", "mediaType": "text/plain", "size": 2}));
     assert!(!view.to_string().contains("data"), "{view}");
-    let groups = store.drain_more(&lease, mail.turn).await.unwrap();
+    let groups = store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
     let files: Vec<_> = groups[0].jobs.iter().map(|job| job.attachments.clone()).collect();
     assert_eq!(files, [Some(one.clone()), None, Some(two.clone())]);
     // Shown to the model together, as their messages are.

@@ -1,7 +1,7 @@
 //! Compaction: a summary stands for what came before it.
 
 use roundhouse_shared::domain::{Lease, LeaseToken, Role, SessionId, TurnId};
-use roundhouse_shared::store::{MessagePage, Store, TurnEnd};
+use roundhouse_shared::store::{Meanwhile, MessagePage, Store, TurnEnd};
 
 use crate::support::*;
 
@@ -79,7 +79,7 @@ async fn a_turn_can_be_summed_up_while_it_runs(store: &Store) {
     store.append(&lease, turn, &[calls("look again", &["c2"])]).await.unwrap();
     admit(store, session, "well?").await;
     store.append(&lease, turn, &[result("c2", "more")]).await.unwrap();
-    store.drain_more(&lease, turn).await.unwrap();
+    store.drain_more(&lease, turn, Meanwhile::Boundary).await.unwrap();
 
     // A summary is not lost with its worker.
     store.abandon(&lease, 3).await.unwrap();

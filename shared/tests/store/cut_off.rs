@@ -5,7 +5,7 @@ use roundhouse_shared::domain::{
     InteractionKind, JobState, Lease, LeaseToken, Role, SessionId, TurnId, Usage,
 };
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{NewInteraction, Outcome, Store, TurnEnd, TurnOutcome};
+use roundhouse_shared::store::{Meanwhile, NewInteraction, Outcome, Store, TurnEnd, TurnOutcome};
 
 use crate::support::*;
 
@@ -29,7 +29,7 @@ const INTERRUPTED: &str = "(interrupted: the turn was ended while this ran)";
 async fn half_way(store: &Store, session: SessionId, lease: &Lease, turn: TurnId) {
     store.append(lease, turn, &[calls("step 1", &["c1"]), result("c1", "one")]).await.unwrap();
     admit(store, session, "injected").await;
-    store.drain_more(lease, turn).await.unwrap();
+    store.drain_more(lease, turn, Meanwhile::Boundary).await.unwrap();
     store.append(lease, turn, &[calls("step 2", &["c2", "c3"]), result("c2", "two")]).await.unwrap();
 }
 
@@ -66,7 +66,7 @@ async fn a_turn_goes_on_where_it_was_cut_off(store: &Store) {
     assert_eq!(closed.tool_call_id.as_deref(), Some("c3"));
     // What came after the crash is taken as ever, and comes last.
     store.append(&lease, again.turn, &[calls("step 3", &["c4"]), result("c4", "four")]).await.unwrap();
-    let groups = store.drain_more(&lease, again.turn).await.unwrap();
+    let groups = store.drain_more(&lease, again.turn, Meanwhile::Boundary).await.unwrap();
     assert_eq!((groups.len(), groups[0].jobs[0].job), (1, late));
     assert_eq!(told(store, session).await.last().unwrap().1, "late");
     let finished = store.finish(&lease, answered(again.turn, "done")).await.unwrap();

@@ -20,7 +20,7 @@ on_both_databases![
     a_turn_that_wrote_nothing_has_an_empty_answer,
     a_failed_turn_fails_its_jobs_and_the_session_stays_usable,
     a_turn_that_was_interrupted_keeps_its_text_marked,
-    the_engines_conversation_is_what_the_last_turn_says,
+    the_engines_conversation_is_the_one_that_was_adopted_last,
     an_expired_lease_that_nobody_has_taken_is_still_good,
     a_turn_ends_once,
 ];
@@ -176,20 +176,19 @@ async fn a_turn_that_was_interrupted_keeps_its_text_marked(store: &Store) {
     assert_eq!(job(store, first).await.state, JobState::Cancelled);
 }
 
-async fn the_engines_conversation_is_what_the_last_turn_says(store: &Store) {
+async fn the_engines_conversation_is_the_one_that_was_adopted_last(store: &Store) {
     let session = session(store).await;
-    for native in [Some("native-1"), Some("native-2"), None] {
+    for native in ["native-1", "native-2"] {
         admit(store, session, "hello").await;
         let (lease, mail) = begin(store, session).await;
-        let end = TurnEnd { native_session: native.map(str::to_owned), ..answered(mail.turn, "ok") };
-        store.finish(&lease, end).await.unwrap();
+        store.adopt_native(&lease, native, "host").await.unwrap();
+        store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
         let row = store.session(session).await.unwrap().unwrap();
-        assert_eq!(row.native_session.as_deref(), native);
+        assert_eq!(row.native_session.as_deref(), Some(native));
         admit(store, session, "and?").await;
         let (lease, mail) = begin(store, session).await;
-        assert_eq!(mail.native_session.as_deref(), native);
-        let end = TurnEnd { native_session: mail.native_session, ..answered(mail.turn, "ok") };
-        store.finish(&lease, end).await.unwrap();
+        assert_eq!(mail.native_session.as_deref(), Some(native));
+        store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     }
 }
 

@@ -18,6 +18,7 @@ on_both_databases![
     a_question_whose_time_is_up_is_not_answered,
     an_answer_that_came_in_time_stands,
     a_lost_run_closes_no_question,
+    a_question_that_the_engine_takes_back_is_closed,
     a_question_is_closed_with_its_turn,
     a_question_of_a_lost_run_is_superseded,
     only_the_turn_that_runs_asks,
@@ -169,6 +170,15 @@ async fn a_lost_run_closes_no_question(store: &Store) {
     assert_lost(&store.expire(&stale, asked.id).await);
     assert_eq!(read(store, &asked).await, asked);
     store.resolve(session, asked.id, &yes()).await.unwrap();
+}
+
+async fn a_question_that_the_engine_takes_back_is_closed(store: &Store) {
+    let (session, lease, _, asked) = asking(store).await;
+    assert_eq!(store.withdraw(&lease).await.unwrap(), [asked.id]);
+    assert_eq!(read(store, &asked).await.state, InteractionState::Cancelled);
+    assert_resolved(&store.resolve(session, asked.id, &yes()).await);
+    assert_eq!(status(store, session).await, SessionStatus::Running);
+    assert_eq!(store.withdraw(&lease).await.unwrap(), []);
 }
 
 async fn a_question_is_closed_with_its_turn(store: &Store) {

@@ -21,6 +21,7 @@ mod jobs;
 mod lease;
 mod messages;
 mod model;
+mod native;
 mod progress;
 mod race;
 mod reap;

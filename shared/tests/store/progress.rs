@@ -2,7 +2,7 @@
 
 use roundhouse_shared::domain::{JobKind, JobState, Lease, LeaseToken, Role, TurnId, Usage};
 use roundhouse_shared::store::{
-    MessagePage, Next, Outcome, Store, Together, TurnEnd, TurnOutcome, WrittenMessage,
+    Meanwhile, MessagePage, Next, Outcome, Store, Together, TurnEnd, TurnOutcome, WrittenMessage,
 };
 
 use crate::support::*;
@@ -125,18 +125,18 @@ fn taken(groups: &[Together]) -> Vec<Vec<&str>> {
 
 async fn a_message_sent_meanwhile_reaches_the_turn_that_runs(store: &Store) {
     let (session, first, lease, mail) = running(store).await;
-    assert!(store.drain_more(&lease, mail.turn).await.unwrap().is_empty());
+    assert!(store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap().is_empty());
     store.append(&lease, mail.turn, &[calls("let me look", &["c1"])]).await.unwrap();
     let injected = admit(store, session, "look there").await;
     store.append(&lease, mail.turn, &[result("c1", "nothing")]).await.unwrap();
 
-    let groups = store.drain_more(&lease, mail.turn).await.unwrap();
+    let groups = store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
 
     assert_eq!(taken(&groups), [["look there"]]);
     let row = job(store, injected).await;
     assert_eq!((row.state, row.turn, row.attempt), (JobState::Claimed, Some(mail.turn), 1));
     assert_eq!((row.worker, groups[0].jobs[0].message), (Some(lease.worker), row.message));
-    assert!(store.drain_more(&lease, mail.turn).await.unwrap().is_empty());
+    assert!(store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap().is_empty());
     // It came before the tool's word, and the model has it after.
     assert_eq!(contents(store, session).await, ["first", "let me look", "look there", "nothing"]);
     let expected = [
@@ -173,7 +173,7 @@ async fn messages_that_wait_together_are_one_and_wakes_are_another(store: &Store
     admit(store, session, "c").await;
     answer(2).await;
 
-    let groups = store.drain_more(&lease, mail.turn).await.unwrap();
+    let groups = store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
 
     let kinds: Vec<Vec<_>> =
         groups.iter().map(|group| group.jobs.iter().map(|job| job.kind).collect()).collect();
@@ -194,7 +194,7 @@ async fn messages_that_wait_together_are_one_and_wakes_are_another(store: &Store
 async fn a_turn_takes_no_mail_that_has_a_turn_of_its_own(store: &Store) {
     let (session, _, lease, mail) = running(store).await;
     let waiting = enqueue(store, session, "second").await;
-    assert!(store.drain_more(&lease, mail.turn).await.unwrap().is_empty());
+    assert!(store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap().is_empty());
     let row = job(store, waiting).await;
     assert_eq!((row.state, row.turn, row.attempt), (JobState::Pending, None, 0));
 
@@ -203,7 +203,7 @@ async fn a_turn_takes_no_mail_that_has_a_turn_of_its_own(store: &Store) {
     let mail = store.drain(&lease).await.unwrap().unwrap();
     let late = admit(store, session, "late").await;
     enqueue(store, session, "third").await;
-    store.drain_more(&lease, mail.turn).await.unwrap();
+    store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
     store.hand_back(&lease).await.unwrap();
     store.cancel_job(waiting).await.unwrap();
     let (lease, again) = begin(store, session).await;
@@ -215,7 +215,7 @@ async fn a_cancelled_turn_takes_no_more(store: &Store) {
     let (session, first, lease, mail) = running(store).await;
     store.cancel_session(session).await.unwrap();
     let late = admit(store, session, "and now?").await;
-    assert!(store.drain_more(&lease, mail.turn).await.unwrap().is_empty());
+    assert!(store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap().is_empty());
     assert_eq!(job(store, late).await.state, JobState::Pending);
     let end = TurnEnd { outcome: TurnOutcome::Cancelled, ..answered(mail.turn, "half") };
     assert_eq!(ids(&store.finish(&lease, end).await.unwrap().ended), [first]);
@@ -226,10 +226,10 @@ async fn only_the_turn_that_runs_takes_more(store: &Store) {
     let (session, _, lease, mail) = running(store).await;
     let injected = admit(store, session, "second").await;
     let stale = Lease { token: LeaseToken(lease.token.0 - 1), ..lease };
-    assert_lost(&store.drain_more(&stale, mail.turn).await);
-    assert_lost(&store.drain_more(&lease, TurnId::generate()).await);
+    assert_lost(&store.drain_more(&stale, mail.turn, Meanwhile::Boundary).await);
+    assert_lost(&store.drain_more(&lease, TurnId::generate(), Meanwhile::Boundary).await);
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
-    assert_lost(&store.drain_more(&lease, mail.turn).await);
+    assert_lost(&store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await);
     assert_eq!(job(store, injected).await.state, JobState::Pending);
 }
 
@@ -239,7 +239,10 @@ async fn mail_behind_two_hundred_others_reaches_the_turn_that_runs(store: &Store
         enqueue(store, session, &n.to_string()).await;
     }
     admit(store, session, "stop that").await;
-    assert_eq!(taken(&store.drain_more(&lease, mail.turn).await.unwrap()), [["stop that"]]);
+    assert_eq!(
+        taken(&store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap()),
+        [["stop that"]]
+    );
     // And it stays with its turn, though others were before it.
     store.hand_back(&lease).await.unwrap();
     let (lease, again) = begin(store, session).await;
@@ -251,7 +254,8 @@ async fn a_message_that_races_with_the_end_is_taken_once(store: &Store) {
     for _ in 0..30 {
         let (session, first, lease, mail) = running(store).await;
         let admission = message(session, "racing");
-        let (groups, admitted) = tokio::join!(store.drain_more(&lease, mail.turn), store.admit(&admission));
+        let (groups, admitted) =
+            tokio::join!(store.drain_more(&lease, mail.turn, Meanwhile::Boundary), store.admit(&admission));
         let mut taken: Vec<_> =
             groups.unwrap().into_iter().flat_map(|group| group.jobs).map(|job| job.job).collect();
         admitted.unwrap();

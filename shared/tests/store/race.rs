@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use roundhouse_shared::domain::{JobId, JobKind, Lease, OnBusy, SessionId, Usage, WorkerId};
 use roundhouse_shared::store::{
-    Admission, Begin, Ended, JobFilter, Mail, Next, Outcome, Store, StoreError, TurnEnd,
+    Admission, Begin, Ended, JobFilter, Mail, Meanwhile, Next, Outcome, Store, StoreError, TurnEnd,
 };
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, broadcast};
@@ -190,7 +190,7 @@ impl House {
             let written = [calls("look", &["c1"]), result("c1", "nothing")];
             let more = async {
                 self.store.append(&lease, mail.turn, &written).await?;
-                self.store.drain_more(&lease, mail.turn).await
+                self.store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await
             };
             match more.await {
                 Err(StoreError::LeaseLost) if dies => return,

@@ -2,7 +2,7 @@
 
 use roundhouse_shared::domain::{EngineKind, SessionId, SessionStatus, Usage};
 use roundhouse_shared::store::{
-    Deleted, JobFilter, NewSession, SessionFilter, SessionPatch, Store, StoreError, TurnEnd,
+    Deleted, JobFilter, NewSession, SessionFilter, SessionPatch, Store, StoreError,
 };
 use serde_json::json;
 
@@ -176,8 +176,8 @@ async fn a_busy_session_is_not_deleted(store: &Store) {
 async fn a_deleted_session_takes_all_with_it(db: &Database) {
     let store = &db.store;
     let (session, first, lease, mail) = running(store).await;
-    let end = TurnEnd { native_session: Some("native".to_owned()), ..answered(mail.turn, "ok") };
-    store.finish(&lease, end).await.unwrap();
+    store.adopt_native(&lease, "native", "host").await.unwrap();
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     let other = crate::support::session(store).await;
     admit(store, other, "stays").await;
 

@@ -5,7 +5,9 @@ use roundhouse_shared::domain::{
     CANCELLED_TEXT, JobKind, JobState, Lease, MessageId, Role, SessionId, SessionJob, SessionStatus,
 };
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{Ended, Mail, MessagePage, Next, Spawn, Store, TurnEnd, TurnOutcome};
+use roundhouse_shared::store::{
+    Ended, Mail, Meanwhile, MessagePage, Next, Spawn, Store, TurnEnd, TurnOutcome,
+};
 use tokio::task::JoinSet;
 
 use crate::support::*;
@@ -78,7 +80,7 @@ async fn a_parent_at_work_hears_of_it_before_it_ends(store: &Store) {
     let wake = finished.ended[0].wakes.unwrap();
     assert_eq!(store.session(parent).await.unwrap().unwrap().status, SessionStatus::Running);
 
-    let groups = store.drain_more(&lease, mail.turn).await.unwrap();
+    let groups = store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
 
     assert_eq!((groups.len(), groups[0].jobs[0].job), (1, wake.job));
     let finished = store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();

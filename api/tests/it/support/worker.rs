@@ -144,6 +144,6 @@ fn end_of(turn: TurnId, outcome: TurnOutcome, text: Option<&str>) -> TurnEnd {
         iterations: 1,
         usage: Usage { input_tokens: 3, output_tokens: 2, ..Usage::default() },
         context_source: ContextSource::Replay,
-        native_session: None,
+        undelivered: Vec::new(),
     }
 }

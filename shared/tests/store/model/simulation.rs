@@ -6,8 +6,8 @@ use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{JobId, JobState, Lease, OnBusy, SessionId, TurnId, Usage, WorkerId};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
-    Admission, Beat, Begin, Cancelled, Ended, Mail, Outcome, Reaped, Store, StoreError, TurnEnd, TurnOutcome,
-    WrittenMessage,
+    Admission, Beat, Begin, Cancelled, Ended, Mail, Meanwhile, Outcome, Reaped, Store, StoreError, TurnEnd,
+    TurnOutcome, WrittenMessage,
 };
 
 use super::expected::{Cancel, Expected};
@@ -198,7 +198,7 @@ impl<'s> Simulation<'s> {
 
     async fn drain_more(&mut self, run: usize) {
         let Some((_, Run { lease, turn: Some(turn), .. })) = self.run(run) else { return };
-        let taken = self.store.drain_more(&lease, turn).await;
+        let taken = self.store.drain_more(&lease, turn, Meanwhile::Boundary).await;
         if !self.holds(&lease) {
             return assert_lost(&taken);
         }

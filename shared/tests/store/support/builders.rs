@@ -118,7 +118,7 @@ pub(crate) fn answered(turn: TurnId, text: &str) -> TurnEnd {
         iterations: 1,
         usage: Usage::default(),
         context_source: ContextSource::Replay,
-        native_session: None,
+        undelivered: Vec::new(),
     }
 }
 

@@ -1,0 +1,143 @@
+//! Engines with conversations of their own: which one a session has, what of a turn the engine has, and what it has not.
+
+use roundhouse_shared::domain::{Anchor, EngineKind, Lease, Role, SessionId, Usage};
+use roundhouse_shared::store::{
+    Mail, Meanwhile, MessagePage, NewSession, Next, SoFar, Store, TurnEnd, TurnOutcome, WrittenMessage,
+};
+use serde_json::json;
+
+use crate::support::*;
+
+on_both_databases![
+    what_a_turn_has_come_to_is_known_to_whoever_goes_on,
+    an_anchor_stands_with_its_message,
+    a_message_is_part_of_the_conversation_once_it_is_delivered,
+    what_the_engine_has_not_taken_goes_back_to_its_place,
+    a_cancel_answers_also_what_was_not_delivered,
+    what_children_say_does_not_reach_such_a_turn,
+    an_autonomous_message_answers_and_costs_no_turn,
+    only_the_lease_gives_and_takes,
+];
+
+async fn native_session(store: &Store) -> SessionId {
+    let new = NewSession { engine: EngineKind::ClaudeCli, ..new_session() };
+    store.create_session(&new).await.unwrap().id
+}
+
+async fn at_work(store: &Store) -> (SessionId, Lease, Mail) {
+    let session = native_session(store).await;
+    admit(store, session, "first").await;
+    let (lease, mail) = begin(store, session).await;
+    (session, lease, mail)
+}
+
+fn anchored(text: &str, at: &str) -> WrittenMessage {
+    let anchor = Some(Anchor { native: "n".to_owned(), at: at.to_owned() });
+    WrittenMessage { content: text.to_owned(), anchor, ..WrittenMessage::default() }
+}
+
+async fn what_a_turn_has_come_to_is_known_to_whoever_goes_on(store: &Store) {
+    let session = native_session(store).await;
+    admit(store, session, "first").await;
+    let (lease, mail) = begin_and_die(store, session).await;
+    assert!(!mail.continued);
+    let engine = EngineKind::ClaudeCli;
+    assert_eq!(store.so_far(engine, mail.turn).await.unwrap(), SoFar::default());
+    let asks = WrittenMessage { anchor: anchored("", "a-1").anchor, ..calls("look there", &["c-1", "c-2"]) };
+    store.append(&lease, mail.turn, &[asks, result("c-1", "seen")]).await.unwrap();
+    store.reap(session, 3).await.unwrap().unwrap();
+
+    let (_, again) = begin(store, session).await;
+
+    assert!(again.continued);
+    // The second call was closed when the worker was found dead.
+    let results = vec!["c-1".to_owned(), "c-2".to_owned()];
+    let wanted = SoFar { iterations: 1, usage: USAGE, anchors: vec!["a-1".to_owned()], results };
+    assert_eq!(store.so_far(engine, again.turn).await.unwrap(), wanted);
+}
+
+async fn an_anchor_stands_with_its_message(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let end = TurnEnd { messages: vec![anchored("ok", "a-1")], ..answered(mail.turn, "") };
+    let finished = store.finish(&lease, end).await.unwrap();
+    let wanted = Some(json!({ "claude_uuid": "a-1" }));
+    assert_eq!(finished.messages[0].engine_metadata, wanted);
+    let page = MessagePage { limit: 10, ..MessagePage::default() };
+    assert_eq!(store.messages(session, page).await.unwrap()[1].engine_metadata, wanted);
+}
+
+async fn a_message_is_part_of_the_conversation_once_it_is_delivered(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let job = admit(store, session, "more").await;
+    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    store.append(&lease, mail.turn, &[calls("look", &["c"]), result("c", "seen")]).await.unwrap();
+    let before = [(Role::User, "first"), (Role::Assistant, "look"), (Role::Tool, "seen")];
+    assert_eq!(told(store, session).await, said(before));
+
+    store.delivered(&lease, mail.turn, &[job]).await.unwrap();
+
+    let [first, second, third] = before;
+    assert_eq!(told(store, session).await, said([first, second, third, (Role::User, "more")]));
+}
+
+async fn what_the_engine_has_not_taken_goes_back_to_its_place(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let injected = [admit(store, session, "one").await, admit(store, session, "two").await];
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    let later = admit(store, session, "three").await;
+    store.delivered(&lease, mail.turn, &injected[..1]).await.unwrap();
+    let end = TurnEnd { undelivered: vec![injected[1]], ..answered(mail.turn, "both") };
+
+    let finished = store.finish(&lease, end).await.unwrap();
+
+    assert_eq!(ids(&finished.ended), [jobs_of(&mail)[0], injected[0]]);
+    assert_eq!(finished.next, Next::Turn);
+    let next = store.drain(&lease).await.unwrap().unwrap();
+    assert_eq!((jobs_of(&next), next.continued), (vec![injected[1], later], false));
+    assert_ne!(next.turn, mail.turn);
+    assert_eq!(job(store, injected[1]).await.attempt, 1);
+}
+
+async fn a_cancel_answers_also_what_was_not_delivered(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let injected = admit(store, session, "one").await;
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    store.cancel_session(session).await.unwrap();
+    let outcome = TurnOutcome::Cancelled;
+    let end = TurnEnd { outcome, undelivered: vec![injected], ..answered(mail.turn, "") };
+    let finished = store.finish(&lease, end).await.unwrap();
+    assert_eq!(ids(&finished.ended), [jobs_of(&mail)[0], injected]);
+    assert_eq!(finished.next, Next::Idle);
+}
+
+async fn what_children_say_does_not_reach_such_a_turn(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let child = start_child(store, &lease, mail.turn, "c").await;
+    let (of_child, its_mail) = begin(store, child.session).await;
+    store.finish(&of_child, answered(its_mail.turn, "done")).await.unwrap();
+    let injected = admit(store, session, "one").await;
+    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    let jobs: Vec<_> = taken.iter().flat_map(|group| &group.jobs).map(|claimed| claimed.job).collect();
+    assert_eq!(jobs, [injected]);
+}
+
+async fn an_autonomous_message_answers_and_costs_no_turn(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let by_itself = WrittenMessage { usage: USAGE, ..anchored("the build is done", "a-0") };
+    let stored = store.autonomous(&lease, &by_itself).await.unwrap();
+    assert_eq!((stored.origin.as_str(), stored.turn == Some(mail.turn)), ("autonomous", false));
+    let finished = store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    assert_eq!((answer(&finished.ended[0].outcome), finished.iterations), (("ok", false), 1));
+    assert_eq!(finished.usage, Usage::default());
+    assert_eq!(store.session(session).await.unwrap().unwrap().usage, USAGE);
+}
+
+async fn only_the_lease_gives_and_takes(store: &Store) {
+    let (_, lease, mail) = at_work(store).await;
+    let job = jobs_of(&mail)[0];
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    assert_lost(&store.adopt_native(&lease, "n", "host").await);
+    assert_lost(&store.delivered(&lease, mail.turn, &[job]).await);
+    assert_lost(&store.autonomous(&lease, &anchored("by itself", "a-0")).await);
+}

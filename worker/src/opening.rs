@@ -1,0 +1,183 @@
+//! The engine session of a turn: the one that was kept warm, or a new one, and what it is given.
+
+use std::path::PathBuf;
+
+use roundhouse_engines::contract::{
+    Capabilities, ContextKind, Earlier, Engine, EngineError, EngineSession, InputMessage, Intake,
+    OpenSession, TurnInput,
+};
+use roundhouse_shared::code::Code;
+use roundhouse_shared::domain::{ContextSource, EventKind, LeaseToken, Scope, SessionId};
+use roundhouse_shared::problem::Problem;
+use roundhouse_shared::store::{ContextEntry, StoreError};
+
+use crate::outbox::Standing;
+use crate::session::persist;
+use crate::turn::Turn;
+use crate::{Runnable, Worker, translate};
+
+/// What a turn runs on.
+pub(crate) struct Opened {
+    pub(crate) engine: Box<dyn EngineSession>,
+    /// With what it was opened.
+    pub(crate) spec: OpenSession,
+    pub(crate) input: TurnInput,
+    pub(crate) intake: Intake,
+    /// Where the model's memory comes from.
+    pub(crate) source: ContextSource,
+    /// Where each message of the context that it is given stands in the order of consumption.
+    pub(crate) places: Vec<i64>,
+}
+
+/// Why a turn has no engine.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// The store's word.
+    Store(StoreError),
+    /// What the caller is told.
+    Problem(Problem),
+}
+
+impl From<StoreError> for NotOpened {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<EngineError> for NotOpened {
+    fn from(error: EngineError) -> Self {
+        Self::Problem(translate::problem(&error))
+    }
+}
+
+/// Opens the engine session for a turn.
+pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
+    let Turn { worker, run, mail, .. } = turn;
+    let session = run.lease.session;
+    let Some(Runnable { engine, .. }) = worker.engines.get(&mail.agent) else {
+        let detail = format!("this worker does not have the agent {:?}", mail.agent);
+        return Err(NotOpened::Problem(Problem::with_detail(Code::EngineUnavailable, detail)));
+    };
+    let capabilities = engine.capabilities();
+    let spec = OpenSession {
+        session: session.to_string(),
+        native_session: mail.native_session.clone(),
+        model: mail.model.clone(),
+        cwd: workspace(worker, session, &mail.cwd),
+        owner: Some(owner(session, run.lease.token)),
+    };
+    prepare(worker, &spec, capabilities).await.map_err(NotOpened::Problem)?;
+    let earlier = if mail.continued { Some(earlier(turn).await?) } else { None };
+    let unsent = mail.unsent.iter().map(translate::unsent);
+    let messages: Vec<_> = unsent.chain(mail.jobs.iter().map(translate::input)).collect();
+    match capabilities.context {
+        ContextKind::Replayed => {
+            let store = &worker.store;
+            let context = persist(run, || store.context(session)).await?;
+            // A turn that is alone in its context remembers nothing.
+            let source = if context.len() <= 1 { ContextSource::Empty } else { ContextSource::Replay };
+            let engine = engine.open(spec.clone()).await?;
+            Ok(given(engine, spec, capabilities, source, context, messages, earlier))
+        }
+        ContextKind::Native => native(turn, &**engine, spec, capabilities, messages, earlier).await,
+    }
+}
+
+/// The engine's own conversation: as it was left, or a new one that begins with what is stored.
+async fn native(
+    turn: Turn<'_>,
+    engine: &dyn Engine,
+    mut spec: OpenSession,
+    capabilities: Capabilities,
+    messages: Vec<InputMessage>,
+    earlier: Option<Earlier>,
+) -> Result<Opened, NotOpened> {
+    let Turn { worker, run, outbox, mail, .. } = turn;
+    let (store, lease) = (&worker.store, &run.lease);
+    // What was cut off may have left more behind than its process knew.
+    if mail.continued {
+        worker.warm.end(worker, lease.session).await;
+    } else if let Some(engine) = worker.warm.take(worker, lease, &spec).await {
+        return Ok(given(engine, spec, capabilities, ContextSource::Native, Vec::new(), messages, earlier));
+    }
+    let opened = engine.open(spec.clone()).await;
+    let (opened, is_dropped) = match opened {
+        Err(EngineError::ResumeDropped(why)) if spec.native_session.take().is_some() => {
+            tracing::warn!(session.id = %lease.session, why, "the native session is gone; opening another");
+            (engine.open(spec.clone()).await?, true)
+        }
+        other => (other?, false),
+    };
+    let (source, context) = if spec.native_session.is_some() {
+        (ContextSource::Native, Vec::new())
+    } else {
+        let mut context = persist(run, || store.context(lease.session)).await?;
+        context.retain(|entry| entry.turn != Some(mail.turn));
+        let source = if context.is_empty() { ContextSource::Empty } else { ContextSource::Replay };
+        if is_dropped && !context.is_empty() {
+            let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+            outbox.push(Standing::Running, scope, EventKind::ContextReset { reason: "resume_dropped" });
+        }
+        (source, context)
+    };
+    let id = opened.native_session().map(str::to_owned);
+    if let Some(id) = id.filter(|id| mail.native_session.as_ref() != Some(id)) {
+        persist(run, || store.adopt_native(lease, &id, &worker.host)).await?;
+        spec.native_session = Some(id);
+    }
+    Ok(given(opened, spec, capabilities, source, context, messages, earlier))
+}
+
+fn given(
+    engine: Box<dyn EngineSession>,
+    spec: OpenSession,
+    capabilities: Capabilities,
+    source: ContextSource,
+    context: Vec<ContextEntry>,
+    messages: Vec<InputMessage>,
+    earlier: Option<Earlier>,
+) -> Opened {
+    let places = context.iter().map(|entry| entry.consumed_seq).collect();
+    let context = context.into_iter().map(translate::context).collect();
+    let input = TurnInput { context, messages, earlier };
+    Opened { engine, spec, input, intake: capabilities.intake, source, places }
+}
+
+async fn earlier(turn: Turn<'_>) -> Result<Earlier, StoreError> {
+    let Turn { worker, run, mail, .. } = turn;
+    let store = &worker.store;
+    persist(run, || store.so_far(mail.engine, mail.turn)).await.map(translate::earlier)
+}
+
+/// Makes the directory that an engine works in.
+async fn prepare(worker: &Worker, spec: &OpenSession, capabilities: Capabilities) -> Result<(), Problem> {
+    // A child works where its parent does, which may have had no need of the directory so far.
+    let ours = spec.cwd.starts_with(worker.data_dir.join("workspaces"));
+    if !ours || !capabilities.works_on_files {
+        return Ok(());
+    }
+    tokio::fs::create_dir_all(&spec.cwd).await.map_err(|error| {
+        tracing::error!(session.id = spec.session, cwd = %spec.cwd.display(), %error, "no workspace");
+        Problem::with_detail(Code::EngineUnavailable, "the worker cannot create the session's workspace")
+    })
+}
+
+/// Where a session works, unless it has a directory of its own.
+pub(crate) fn workspace(worker: &Worker, session: SessionId, cwd: &str) -> PathBuf {
+    match cwd {
+        "" => worker.data_dir.join("workspaces").join(session.to_string()),
+        cwd => PathBuf::from(cwd),
+    }
+}
+
+/// The mark of all processes that a run starts, by which they are found after a crash.
+pub(crate) fn owner(session: SessionId, token: LeaseToken) -> String {
+    format!("{session}/{}", token.0)
+}
+
+/// Whether a mark is that of a run of this session under this lease or one before it: an engine that was kept warm carries
+/// the mark of the run that opened it.
+pub(crate) fn owned_by(mark: &str, session: SessionId, up_to: LeaseToken) -> bool {
+    let token = mark.split_once('/').filter(|(of, _)| *of == session.to_string());
+    token.and_then(|(_, token)| token.parse().ok()).is_some_and(|token: i64| token <= up_to.0)
+}
