@@ -6,5 +6,6 @@
 pub mod contract;
 pub mod mcp;
 pub mod openai;
+pub mod permissions;
 pub mod process;
 pub mod tools;

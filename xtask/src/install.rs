@@ -103,7 +103,7 @@ pub(crate) fn all() -> Result<()> {
     }
     redis_server(Missing::Install)?;
     postgres_folder(Missing::Install)?;
-    npm::mcp_everything(Missing::Install)?;
+    npm::packages(Missing::Install)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "these are commands for a terminal")]
 
 mod bench;
+mod claude;
 mod install;
 mod lint;
 mod npm;
@@ -36,6 +37,7 @@ enum Command {
     Tidy,
     Services(services::Args),
     Bench(bench::Args),
+    Claude(claude::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Services(args) => services::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Claude(args) => claude::run(&args),
     });
     outcome.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

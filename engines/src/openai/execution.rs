@@ -8,11 +8,11 @@ use super::bounded;
 use super::host::Host;
 use super::host_tools;
 use super::lenient::repaired;
-use super::permissions::Verdict;
 use super::settings::Settings;
 use super::toolbox::{Tool, Toolbox};
 use super::turn::Place;
 use crate::contract::{Answer, Asked, EngineEvent, ToolCall};
+use crate::permissions::Verdict;
 use crate::tools::{ToolContext, ToolOutcome, ToolSource};
 
 /// How many pieces of a tool's output wait to be told.

@@ -13,7 +13,7 @@
 //! A turn (`turn`) is one future that the session holds; it stands still at each event until the next one is asked
 //! for (`host`), and dropping it closes the connection and ends the running tool. One *iteration* is a model call with
 //! the tools that it calls, one after the other (`execution`); between two iterations is a boundary. Calls pass the
-//! permissions first (`permissions`); what goes wrong with a call is told to the model and fails nothing.
+//! permissions first ([`crate::permissions`]); what goes wrong with a call is told to the model and fails nothing.
 //!
 //! `iterations`, usage and cost are of this run alone: a turn that goes on after a crash counts anew. Calls that
 //! summarise are no iterations, but what they cost is part of the turn's usage and counts towards its limit; it stands in
@@ -38,7 +38,6 @@ mod host_tools;
 mod lenient;
 mod message;
 mod overflow;
-mod permissions;
 mod protocol;
 mod provider;
 mod retry;
@@ -56,13 +55,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use self::permissions::{InvalidRule, Permissions, Rule, Verdict};
 use self::provider::Provider;
 pub(crate) use self::provider::is_loopback;
 use self::session::Session;
 pub use self::settings::{Prices, Secret, Settings};
 use self::turn::Place;
 use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, Intake, OpenSession};
+pub use crate::permissions::{InvalidRule, Permissions, Rule, Verdict};
 
 /// The engine of one agent.
 pub struct OpenAi {

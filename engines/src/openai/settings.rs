@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::permissions::Permissions;
+use crate::permissions::Permissions;
 use crate::tools::ToolSource;
 
 /// Settings of one agent on the `openai` engine. The root crate fills them from its own table of agents.

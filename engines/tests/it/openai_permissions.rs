@@ -126,7 +126,7 @@ fn what_is_no_permission_is_refused() {
         ("shell(git", "its bracket is not closed"),
         ("shell( )", "the brackets have to hold the beginning of one plain command"),
         ("shell(ls | wc)", "the brackets have to hold the beginning of one plain command"),
-        ("read_file(/etc)", "only `shell` has commands"),
+        ("read_file(/etc)", "only `shell` and `Bash` have commands"),
     ];
     for (rule, reason) in cases {
         let error = rule.parse::<Rule>().unwrap_err().to_string();

@@ -9,6 +9,7 @@ mod redis;
 
 use std::ffi::OsString;
 use std::io::{Write as _, stdout};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
@@ -26,6 +27,10 @@ const REDIS_SERVER: &str = "ROUNDHOUSE_TEST_REDIS_SERVER";
 
 /// The main file of an MCP server, for tests that start one.
 const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
+/// The Claude Code CLI, for tests of its engine.
+pub(crate) const CLAUDE: &str = "ROUNDHOUSE_TEST_CLAUDE";
+/// The folder of the Claude Agent SDK, for tests that compare with it.
+pub(crate) const CLAUDE_SDK: &str = "ROUNDHOUSE_TEST_CLAUDE_SDK";
 
 /// Starts a private Postgres and Redis and runs a command with their addresses in its environment. Without a command
 /// it prints the variables and waits for Ctrl-C.
@@ -60,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// The running services. Fields are dropped in order: the servers before the folder that they write to.
 pub(crate) struct Services {
     variables: Vec<(&'static str, OsString)>,
-    caller_folder: Option<std::path::PathBuf>,
+    caller_folder: Option<PathBuf>,
     _postgres: Option<child::Server>,
     _redis: Option<child::Server>,
     _folder: TempDir,
@@ -95,13 +100,7 @@ impl Services {
             Some(server)
         };
         variables.push((REDIS_SERVER, redis_server.into()));
-        match sh::variable(MCP_EVERYTHING)
-            .map_or_else(|| npm::mcp_everything(missing), |path| Ok(path.into()))
-        {
-            Ok(path) => variables.push((MCP_EVERYTHING, path.into())),
-            // The tests that need it say so; all others can run.
-            Err(error) => println!("no MCP server for tests: {error:#}"),
-        }
+        variables.extend(from_npm(missing));
         let caller_folder = std::env::current_dir().ok();
         Ok(Self { variables, caller_folder, _postgres: postgres, _redis: redis, _folder: folder })
     }
@@ -110,4 +109,25 @@ impl Services {
     pub(crate) fn name_to<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.envs(self.variables.iter().map(|(name, value)| (name, value)))
     }
+}
+
+/// What of npm's packages the tests are told, but for what the environment names already.
+fn from_npm(missing: Missing) -> Vec<(&'static str, OsString)> {
+    type Find = fn(&npm::Packages) -> Result<PathBuf>;
+    let wanted: [(&'static str, Find); 3] = [
+        (MCP_EVERYTHING, npm::Packages::mcp_everything),
+        (CLAUDE, npm::Packages::claude),
+        (CLAUDE_SDK, npm::Packages::claude_sdk),
+    ];
+    let mut variables = Vec::new();
+    for (name, find) in wanted {
+        let value = sh::variable(name)
+            .map_or_else(|| npm::packages(missing).and_then(|packages| find(&packages)).map(Into::into), Ok);
+        match value {
+            Ok(value) => variables.push((name, value)),
+            // The tests that need it say so; all others can run.
+            Err(error) => println!("{name} is not set: {error:#}"),
+        }
+    }
+    variables
 }

@@ -1,7 +1,8 @@
 //! Which tool calls run, which are asked about first, and which never run.
 //!
-//! A rule names a tool (`read_file`) or commands of the shell tool by their beginning (`shell(git push)`), word by
-//! word: `shell(git push)` covers `git push origin`, not `git pushx`. The most specific rule that covers a call decides:
+//! A rule names a tool as its engine does (`read_file`, `WebFetch`, `mcp__server__tool`) or commands of a shell tool
+//! ([`SHELLS`]) by their beginning (`shell(git push)`), word by word: `shell(git push)` covers `git push origin`, not
+//! `git pushx`. The most specific rule that covers a call decides:
 //! a longer beginning over a shorter one, any beginning over the tool, the tool over `default`; among equals `deny`
 //! over `ask` over `allow`.
 //!
@@ -11,7 +12,7 @@
 //! written, and nothing that redirects; `ask` and `deny` see through quotes, assignments, paths and words such as `sudo`.
 //!
 //! This is a guard rail, no sandbox: a shell has more ways to spell a command than any rule foresees, so whoever must
-//! be sure denies `shell` itself, and allows by beginnings.
+//! be sure denies the shell tool itself, and allows by beginnings.
 
 mod command;
 
@@ -20,8 +21,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The tool whose commands rules can name.
-const SHELL: &str = "shell";
+/// The tools whose commands rules can name: ours, and Claude Code's.
+const SHELLS: [&str; 2] = ["shell", "Bash"];
 
 /// An agent's permissions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -86,8 +87,8 @@ impl FromStr for Rule {
         let Some(beginning) = beginning else {
             return Ok(Self { tool: tool.to_owned(), words: Vec::new() });
         };
-        if tool != SHELL {
-            return Err(invalid("only `shell` has commands"));
+        if !SHELLS.contains(&tool) {
+            return Err(invalid("only `shell` and `Bash` have commands"));
         }
         let words = command::plain_words(beginning)
             .filter(|words| !words.is_empty())
@@ -107,7 +108,7 @@ impl TryFrom<String> for Rule {
 impl Permissions {
     /// What becomes of a call with these arguments.
     pub fn decide(&self, tool: &str, input: &Value) -> Verdict {
-        let command = input.get("command").and_then(Value::as_str).filter(|_| tool == SHELL);
+        let command = input.get("command").and_then(Value::as_str).filter(|_| SHELLS.contains(&tool));
         let Some(command) = command else {
             return self.judge(tool, None);
         };
