@@ -180,6 +180,13 @@ impl Loaded {
                     "out of range",
                     "a sum in US dollars from 0 to 1000000000",
                 ));
+            } else if agent.max_cost.is_some() && agent.prices.is_none() {
+                let (limit, prices) = (key("max_cost"), key("prices"));
+                wrong.push(Complaint::Conflict(format!(
+                    "`{limit}` is set {}, and `{prices}` is not: without prices no cost is known, and nothing would ever \
+                     reach the limit; set `{prices}`, or leave `{limit}` out",
+                    self.place(&limit),
+                )));
             }
             if agent.max_tries == Some(0) {
                 let key = key("max_tries");

@@ -123,7 +123,7 @@ pub(crate) fn example() -> String {
 # permissions = { default = "allow", ask = ["shell"], allow = ["shell(git status)"], deny = ["shell(sudo)"] }
 # max_iterations = 100                       # model calls in one turn
 # turn_timeout = "10m"                       # the longest turn; absent: limits.turn_timeout
-# max_cost = 0.5                             # US dollars in one turn; absent: any amount
+# max_cost = 0.5                             # US dollars in one turn, needs prices; absent: any amount
 # max_tries = 4                              # tries of one model call before its first token
 # extra_headers = { X-Title = "Roundhouse" }
 # extra_body = { temperature = 0.2 }

@@ -11,6 +11,7 @@ mod cancel;
 mod chat;
 mod children;
 mod crash;
+mod families;
 mod freeze;
 mod idempotency;
 mod input;

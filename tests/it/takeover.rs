@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Deployment, Gate, Kind, Options, Sleepers, on, text, until};
-use crate::tools::counted;
+use crate::support::{COUNTED, Deployment, Gate, Kind, LONG, Options, Sleepers, on, text, until};
+use crate::tools::{cancel, counted};
 
 fn one_worker() -> Options {
     Options { workers: 1, lease: "2s", ..Options::default() }
@@ -71,6 +71,77 @@ async fn a_tool_that_had_ended_is_not_run_again(kind: Kind) {
     assert_eq!(gate.begun(), 1);
     is_whole(&deployment, &session, result).await;
     deployment.end().await;
+}
+
+on!(a_parent_whose_worker_died_finds_the_child_that_works_for_it: Distributed);
+async fn a_parent_whose_worker_died_finds_the_child_that_works_for_it(kind: Kind) {
+    let mut deployment = Deployment::with(kind, Options { slots: 1, ..one_worker() }).await;
+    let client = deployment.client().clone();
+    let parent = client.session_with("foreman").await;
+    let message = format!("sleep 0 then say x\nspawn oracle: {LONG}");
+    let job = text(&client.later_with("foreman", &parent, &message).await["jobId"]);
+    let gate = Gate::closed();
+    client.have_it_run(&parent, &gate.command("go on")).await;
+    until("the command to begin", async || (gate.begun() == 1).then_some(())).await;
+    // Another session waits for the only slot. It comes before the child, whom only a second worker can take then.
+    let other = client.new_session().await;
+    let caller = client.chat_waiting(&other, "slow 600 count to 3");
+    until("the other session to wait", async || {
+        let jobs = client.items(&format!("/jobs?sessionId={other}")).await;
+        (!jobs.is_empty()).then_some(())
+    })
+    .await;
+    gate.open();
+    let child = until("a child", async || client.children_of(&parent).await.pop()).await;
+    deployment.worker_of(&other).await;
+    deployment.add_worker();
+    assert_eq!(deployment.holder(&child).await, 1);
+    assert_eq!(deployment.holder(&parent).await, 0);
+    cancel(&client, &other).await;
+    assert_eq!(caller.result().await["cancelled"], true);
+
+    let mut events = client.follow(&parent, None).await;
+    deployment.workers[0].kill().await;
+    deployment.add_worker();
+    while events.until("tool.started").await.data["attempt"] != 2 {}
+    let job = deployment.hurried(&job).await;
+
+    assert_eq!((&job["attempt"], &job["state"]), (&json!(2), &json!("succeeded")), "{job}");
+    assert!(text(&job["result"]["content"]).contains(COUNTED), "{job}");
+    has_one_child(&deployment, &parent, 1).await;
+    deployment.end().await;
+}
+
+on!(a_parent_that_died_with_its_child_finds_it_again: Embedded, Distributed);
+async fn a_parent_that_died_with_its_child_finds_it_again(kind: Kind) {
+    let mut deployment = Deployment::with(kind, one_worker()).await;
+    let client = deployment.client().clone();
+    let parent = client.session_with("manager").await;
+    let job = text(&client.later_with("manager", &parent, &format!("spawn oracle: {LONG}")).await["jobId"]);
+    let child = until("a child", async || client.children_of(&parent).await.pop()).await;
+    let mut events = client.follow(&child, Some("0-0")).await;
+    events.until_it_speaks(1).await;
+
+    deployment.replace_worker().await;
+    let job = deployment.hurried(&job).await;
+
+    assert_eq!((&job["attempt"], &job["state"]), (&json!(2), &json!("succeeded")), "{job}");
+    assert!(text(&job["result"]["content"]).contains(COUNTED), "{job}");
+    has_one_child(&deployment, &parent, 2).await;
+    deployment.end().await;
+}
+
+/// The parent's call has one child, which has ended with this attempt, and the child's words are the call's result.
+async fn has_one_child(deployment: &Deployment, parent: &str, attempt: u64) {
+    let client = deployment.client();
+    let [child] = &client.children_of(parent).await[..] else { panic!("not one child") };
+    let jobs = client.items(&format!("/jobs?sessionId={child}")).await;
+    let ends: Vec<_> = jobs.iter().map(|job| (&job["attempt"], &job["state"])).collect();
+    assert_eq!(ends, [(&json!(attempt), &json!("succeeded"))]);
+    let messages = client.messages(parent).await;
+    let results: Vec<_> = messages.iter().filter(|message| message.starts_with("tool: ")).collect();
+    assert_eq!(**results.last().unwrap(), format!("tool: {COUNTED}"), "{messages:?}");
+    assert!(!messages.iter().any(|message| message.contains("outcome unknown")), "{messages:?}");
 }
 
 /// One call, one result, one answer; and what it took is what the provider has counted for what was kept.

@@ -38,7 +38,7 @@ pub(crate) async fn find_out(
         }
         Asked::Plan(plan) => permitted(ask(turn, InteractionKind::Plan, plan).await?),
         Asked::Question(questions) => answered(ask(turn, InteractionKind::Question, questions).await?),
-        Asked::Spawn { agent, message, wait } => {
+        Asked::Spawn { call, agent, message, wait } => {
             let (store, turn_id) = (&turn.worker.store, turn.mail.turn);
             // A turn that goes on after a crash has its calls from the store.
             let calling = match calling {
@@ -46,7 +46,7 @@ pub(crate) async fn find_out(
                 None => persist(turn.run, || store.calling(turn_id)).await?,
             };
             match calling {
-                Some(calling) => spawn(turn, calling, &id, &agent, message, wait).await?,
+                Some(calling) => spawn(turn, calling, &call, &agent, message, wait).await?,
                 None => Answer::Deny("no message asked for this".to_owned()),
             }
         }

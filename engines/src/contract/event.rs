@@ -18,6 +18,8 @@ pub enum Asked {
     Plan(serde_json::Value),
     /// Another agent is to work on something.
     Spawn {
+        /// The id of the call that asks: a turn that goes on after a crash asks anew by it, and finds the same work.
+        call: String,
         /// The agent's name.
         agent: String,
         /// What it is told.

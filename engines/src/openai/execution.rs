@@ -59,7 +59,9 @@ async fn try_run(
     host.tell(EngineEvent::ToolStarted(started)).await;
     let outcome = match tool {
         Tool::AskUser => ToolOutcome::success(host.ask_for_text(host_tools::question(input)?).await?),
-        Tool::SpawnAgent => ToolOutcome::success(host.ask_for_text(host_tools::spawn(input)?).await?),
+        Tool::SpawnAgent => {
+            ToolOutcome::success(host.ask_for_text(host_tools::spawn(&call.id, input)?).await?)
+        }
         Tool::Sourced(source, name) => follow(&**source, name, input, &call.id, place, host).await,
     };
     Ok(ToolOutcome { text: note + &outcome.text, ..outcome })

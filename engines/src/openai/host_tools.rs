@@ -121,8 +121,8 @@ fn option(value: Value) -> Option<Value> {
     }
 }
 
-/// What a call of `spawn_agent` asks for, or why it asks for nothing.
-pub(super) fn spawn(input: Value) -> Result<Asked, String> {
+/// What the call of `spawn_agent` with this id asks for, or why it asks for nothing.
+pub(super) fn spawn(call: &str, input: Value) -> Result<Asked, String> {
     #[derive(Deserialize)]
     struct Input {
         agent: String,
@@ -144,5 +144,5 @@ pub(super) fn spawn(input: Value) -> Result<Asked, String> {
     if agent.trim().is_empty() || message.trim().is_empty() {
         return Err("`agent` and `message` may not be empty.".to_owned());
     }
-    Ok(Asked::Spawn { agent, message, wait: matches!(mode, Mode::Wait) })
+    Ok(Asked::Spawn { call: call.to_owned(), agent, message, wait: matches!(mode, Mode::Wait) })
 }

@@ -15,8 +15,8 @@
 //! the tools that it calls, one after the other (`execution`); between two iterations is a boundary. Calls pass the
 //! permissions first ([`crate::permissions`]); what goes wrong with a call is told to the model and fails nothing.
 //!
-//! `iterations`, usage and cost are of this run alone: a turn that goes on after a crash counts anew. Calls that
-//! summarise are no iterations, but what they cost is part of the turn's usage and counts towards its limit; it stands in
+//! `iterations`, usage and cost that are told are of this attempt alone; the limits count those of the attempts before it
+//! too, so that a turn which goes on after a crash has no more than what is left. Calls that summarise are no iterations, but what they cost is part of the turn's usage and counts towards its limit; it stands in
 //! `Compacted` as well, so a sum over a turn's events takes both kinds, and one that takes `TurnDone` takes neither.
 //!
 //! # Long conversations

@@ -56,7 +56,8 @@ impl EngineSession for Session {
         }
         attachments::check(&input.messages)?;
         let (host, line) = host::line();
-        let turn = Turn::new(Arc::clone(&self.provider), self.place.clone(), host, input.context);
+        let TurnInput { context, earlier, .. } = input;
+        let turn = Turn::new(Arc::clone(&self.provider), self.place.clone(), host, context, earlier.as_ref());
         self.running = Some(Running { turn: turn.run().boxed(), line, expects: Expects::Nothing });
         Ok(())
     }

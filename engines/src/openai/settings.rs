@@ -40,10 +40,10 @@ pub struct Settings {
     ///
     /// [`Asked::Spawn`]: crate::contract::Asked::Spawn
     pub spawn_agent: Option<Vec<String>>,
-    /// The most model calls in one turn; those that summarise are not counted.
+    /// The most model calls in one turn, over all its attempts; those that summarise are not counted.
     pub max_iterations: u32,
-    /// What one turn may have cost, in billionths of a US dollar, when it makes another model call; `None`: any amount.
-    /// Calls whose cost is unknown count nothing.
+    /// What one turn may have cost, over all its attempts and in billionths of a US dollar, when it makes another model
+    /// call; `None`: any amount. Calls whose cost is unknown count nothing.
     pub max_cost_nanos: Option<i64>,
     /// How many tokens the model takes. A context that comes near is summarised; `None`: only once the server has
     /// refused it.

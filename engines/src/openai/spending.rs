@@ -2,18 +2,30 @@
 
 use super::settings::Settings;
 use super::usage;
-use crate::contract::{EngineError, TurnDone, Usage};
+use crate::contract::{Earlier, EngineError, TurnDone, Usage};
 
-/// The model calls of this run of a turn. A turn that goes on after a crash begins with nothing used.
+/// The model calls of a turn. What is told of them is of this attempt; the limits are for all attempts together.
 #[derive(Debug, Default)]
 pub(super) struct Spending {
+    /// The iterations of this attempt.
     iterations: u32,
+    /// The usage of this attempt.
     usage: Option<Usage>,
-    /// All costs that are known.
+    /// The iterations of the attempts before.
+    earlier_iterations: u32,
+    /// All costs that are known, of all attempts.
     cost_nanos: i64,
 }
 
 impl Spending {
+    /// What is left to a turn that has come so far.
+    pub(super) fn after(earlier: Option<&Earlier>) -> Self {
+        let Some(Earlier { iterations, usage, .. }) = earlier else { return Self::default() };
+        let cost_nanos = usage.cost_nanos.unwrap_or(0);
+        Self { earlier_iterations: *iterations, cost_nanos, ..Self::default() }
+    }
+
+    /// Whether this attempt has called the model.
     pub(super) fn has_begun(&self) -> bool {
         self.iterations > 0
     }
@@ -32,7 +44,7 @@ impl Spending {
     /// Whether there may be another model call.
     pub(super) fn check(&self, settings: &Settings) -> Result<(), EngineError> {
         let most = settings.max_iterations;
-        if self.iterations >= most {
+        if self.earlier_iterations.saturating_add(self.iterations) >= most {
             let calls = if most == 1 { "1 model call" } else { &format!("{most} model calls") };
             return Err(EngineError::Limit(format!(
                 "it has made {calls}, and max_iterations allows no more"

@@ -16,7 +16,7 @@ use super::provider::Provider;
 use super::spending::Spending;
 use super::stream::Reading;
 use super::toolbox::{self, Toolbox};
-use crate::contract::{AssistantMessage, ContextMessage, EngineError, EngineEvent, ToolCall};
+use crate::contract::{AssistantMessage, ContextMessage, Earlier, EngineError, EngineEvent, ToolCall};
 
 /// Where and for whom turns run.
 #[derive(Debug, Clone)]
@@ -53,6 +53,7 @@ impl Turn {
         place: Place,
         host: Host,
         context: Vec<ContextMessage>,
+        earlier: Option<&Earlier>,
     ) -> Self {
         Self {
             place,
@@ -60,7 +61,7 @@ impl Turn {
             tools: None,
             toolbox: Toolbox::default(),
             conversation: Conversation::new(context),
-            spending: Spending::default(),
+            spending: Spending::after(earlier),
             compaction: Compaction::default(),
             instructions: provider.settings.instructions.as_str().into(),
             provider,

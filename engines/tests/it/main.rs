@@ -7,6 +7,7 @@ mod openai_calls;
 mod openai_compaction;
 mod openai_context;
 mod openai_host_tools;
+mod openai_limits;
 mod openai_loop;
 mod openai_oracle;
 mod openai_overflow;

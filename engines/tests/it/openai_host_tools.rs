@@ -35,13 +35,13 @@ async fn another_agent_is_asked_for() {
         (
             r#"{"agent":"b","message":"go"}"#,
             Answer::Text("done".to_owned()),
-            "spawns b for \"go\" and waits",
+            "a spawns b for \"go\" and waits",
             "spawn_agent did a: done",
         ),
         (
             r#"{"agent":"b","message":"go","mode":"async"}"#,
             Answer::Deny("too deep".to_owned()),
-            "spawns b for \"go\"",
+            "a spawns b for \"go\"",
             "spawn_agent failed a: too deep",
         ),
     ];

@@ -143,8 +143,9 @@ pub(crate) fn show(event: &EngineEvent) -> String {
         EngineEvent::Withdrawn { id } => format!("takes back {id}"),
         EngineEvent::Delivered(ids) => format!("delivered {}", ids.join(", ")),
         EngineEvent::Autonomous(message) => format!("by itself {:?}", message.content),
-        EngineEvent::Asked { asked: Asked::Spawn { agent, message, wait }, .. } => {
-            format!("spawns {agent} for {message:?}{}", if *wait { " and waits" } else { "" })
+        EngineEvent::Asked { asked: Asked::Spawn { call, agent, message, wait }, .. } => {
+            let call = show_id(call);
+            format!("{call} spawns {agent} for {message:?}{}", if *wait { " and waits" } else { "" })
         }
         EngineEvent::Compacted { summary, replaced, usage } => {
             format!("{replaced} became {summary:?}") + &show_usage(usage)
@@ -157,8 +158,11 @@ pub(crate) fn show(event: &EngineEvent) -> String {
 
 /// Ids that are made up differ from run to run.
 fn show_call(ToolCall { id, name, arguments }: &ToolCall) -> String {
-    let id = if id.len() == 37 && id.starts_with("call_") { "ours" } else { id };
-    format!("{name} {arguments} as {id}")
+    format!("{name} {arguments} as {}", show_id(id))
+}
+
+fn show_id(id: &str) -> &str {
+    if id.len() == 37 && id.starts_with("call_") { "ours" } else { id }
 }
 
 fn show_usage(usage: &Usage) -> String {

@@ -3,6 +3,7 @@
 use super::admit::insert_session;
 use super::db::{Tx, values};
 use super::messages::{NewMessage, insert_message};
+use super::progress::OpenCall;
 use super::tx::{Locked, SessionTx, lock};
 use super::{NewSession, Outcome, Store, StoreError};
 use crate::domain::{JobId, JobKind, Lease, MessageId, Role, SessionId, SessionJob, TurnId};
@@ -14,7 +15,7 @@ pub struct Spawn {
     pub turn: TurnId,
     /// The message of the parent in which the child is asked for, and the call in it.
     pub message: MessageId,
-    /// The id of that call: asked for twice, there is one child.
+    /// The id of that call: asked for twice, also by a later attempt of the turn, there is one child.
     pub call: String,
     /// The child's session.
     pub session: NewSession,
@@ -34,7 +35,7 @@ impl Store {
         if row.active_turn != Some(spawn.turn) {
             return Err(StoreError::LeaseLost);
         }
-        let key = format!("spawn:{}:{}", spawn.turn, spawn.call);
+        let key = key(spawn.message, &spawn.call);
         let sql = "SELECT id, session_id FROM jobs WHERE idempotency_key = $1";
         if let Some(found) = tx.first(sql, values![key.as_str()]).await? {
             let (job, session) = (JobId(found.get("id")?), SessionId(found.get("session_id")?));
@@ -80,6 +81,22 @@ impl Store {
         }
         Ok(depth)
     }
+}
+
+/// The idempotency key of a child's first job. With the message, since a model may use a call's id again in a long turn.
+fn key(message: MessageId, call: &str) -> String {
+    format!("spawn:{}:{call}", message.0)
+}
+
+/// Which of these calls is the first that has a child.
+pub(super) async fn first_with_child(tx: &mut Tx, calls: &[OpenCall]) -> Result<Option<usize>, StoreError> {
+    for (index, OpenCall { message, id }) in calls.iter().enumerate() {
+        let sql = "SELECT id FROM jobs WHERE idempotency_key = $1";
+        if tx.first(sql, values![key(*message, id)]).await?.is_some() {
+            return Ok(Some(index));
+        }
+    }
+    Ok(None)
 }
 
 /// Tells the parent that waits for it of a job's end, in the transaction that ends it: once, and only where the message

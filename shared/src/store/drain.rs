@@ -245,7 +245,8 @@ pub(super) enum Which {
     Meanwhile(Meanwhile),
 }
 
-/// The jobs of a held session that no turn has, in order.
+/// The jobs of a held session that no turn has now, in order; those of a turn that was cut off come first, whatever their
+/// place.
 pub(super) async fn pending_jobs(
     tx: &mut Tx,
     session: SessionId,
@@ -255,7 +256,7 @@ pub(super) async fn pending_jobs(
                LEFT JOIN messages m ON m.id = j.message_id \
                WHERE j.session_id = $1 AND j.state = 'pending' AND ($2 OR j.turn_id = $3 \
                OR ($4 AND j.turn_id IS NULL AND (j.kind = 'inject' OR (j.kind = 'wake' AND $5)))) \
-               ORDER BY j.seq LIMIT $6";
+               ORDER BY j.turn_id IS NULL, j.seq LIMIT $6";
     let (any, turn, meanwhile, most) = match which {
         Which::Any => (true, None, None, 200_i64),
         Which::Of(turn) => (false, Some(turn.0), None, i64::MAX),
@@ -336,7 +337,6 @@ mod tests {
             [0, 1]
         );
         assert_eq!(taken(vec![job(Chat, None), job(Chat, None)]), [0]);
-        assert_eq!(taken(vec![job(Chat, cut_off), job(Inject, None), job(Inject, cut_off)]), [0, 2]);
-        assert_eq!(taken(vec![job(Inject, None), job(Inject, cut_off)]), [0]);
+        assert_eq!(taken(vec![job(Chat, cut_off), job(Inject, cut_off), job(Inject, None)]), [0, 1]);
     }
 }

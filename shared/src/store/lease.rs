@@ -1,10 +1,11 @@
 //! Leases: renewed while their worker lives, ended when it does not.
 
 use super::cancel::cut_short;
+use super::children::first_with_child;
 use super::db::values;
 use super::finish::{Ended, end_job, to_json};
 use super::interactions::close_interactions;
-use super::progress::{CallEnd, close_open_calls, count_messages};
+use super::progress::{CallEnd, close_calls, count_messages, open_calls};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
@@ -152,11 +153,15 @@ async fn take_back(
         ended = end_hopeless(&mut held, turn, max_attempts).await?;
         let SessionTx { tx, row } = &mut held;
         let asked = close_interactions(tx, row, InteractionState::Superseded).await?;
-        // A call that waits for an answer has not begun, nor has any after it: whoever goes on asks anew.
-        if asked == 0 || !ended.is_empty() {
-            let closed = close_open_calls(tx, row, turn, CallEnd::Unknown).await?;
-            count_messages(tx, row, closed.len()).await?;
+        let mut open = open_calls(tx, row, turn).await?;
+        if ended.is_empty() {
+            // A call that waits for a person has not begun, one that has a child finds it again, and none after them has
+            // begun: whoever goes on asks anew.
+            let begun = if 0 < asked { Some(0) } else { first_with_child(tx, &open).await? };
+            open.truncate(begun.unwrap_or(open.len()));
         }
+        let closed = close_calls(tx, row, turn, open, CallEnd::Unknown).await?;
+        count_messages(tx, row, closed.len()).await?;
     }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
@@ -216,9 +221,10 @@ async fn release(held: &mut SessionTx, attempt: Attempt) -> Result<Option<Sessio
     head(held).await
 }
 
-/// The first pending job of a held session.
+/// The pending job of a held session that runs next.
 async fn head(held: &mut SessionTx) -> Result<Option<SessionJob>, StoreError> {
-    let sql = "SELECT id, kind FROM jobs WHERE session_id = $1 AND state = 'pending' ORDER BY seq LIMIT 1";
+    let sql = "SELECT id, kind FROM jobs WHERE session_id = $1 AND state = 'pending' \
+               ORDER BY turn_id IS NULL, seq LIMIT 1";
     let Some(row) = held.tx.first(sql, values![held.row.id.0]).await? else { return Ok(None) };
     let job = JobId(row.get("id")?);
     let kind = JobKind::from_name(&row.get::<String>("kind")?)

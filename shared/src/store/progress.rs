@@ -5,7 +5,7 @@ use super::drain::{Claimed, Consumed, Which, claim, pending_jobs};
 use super::messages::{NewMessage, insert_message};
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError, WrittenMessage};
-use crate::domain::{Lease, Message, Role, TurnId, Usage};
+use crate::domain::{Lease, Message, MessageId, Role, TurnId, Usage};
 
 /// Jobs whose messages reach the model as one.
 #[derive(Debug, Clone)]
@@ -182,6 +182,13 @@ pub(super) async fn store_messages(
     Ok(stored)
 }
 
+/// A call that has no result.
+pub(super) struct OpenCall {
+    /// The message in which it is.
+    pub(super) message: MessageId,
+    pub(super) id: String,
+}
+
 /// Gives every call of a turn that has no result one that says so: a model is never shown a call without a result.
 pub(super) async fn close_open_calls(
     tx: &mut Tx,
@@ -189,24 +196,42 @@ pub(super) async fn close_open_calls(
     turn: TurnId,
     end: CallEnd,
 ) -> Result<Vec<Message>, StoreError> {
+    let open = open_calls(tx, row, turn).await?;
+    close_calls(tx, row, turn, open, end).await
+}
+
+/// The calls of a turn that have no result, in order.
+pub(super) async fn open_calls(tx: &mut Tx, row: &Locked, turn: TurnId) -> Result<Vec<OpenCall>, StoreError> {
     let sql = "SELECT id, tool_calls, tool_call_id FROM messages WHERE session_id = $1 AND turn_id = $2 \
                AND (tool_calls IS NOT NULL OR tool_call_id IS NOT NULL) ORDER BY id";
-    let mut open: Vec<String> = Vec::new();
+    let mut open: Vec<OpenCall> = Vec::new();
     for found in tx.all(sql, values![row.id.0, turn.0]).await? {
         if let Some(answered) = found.get::<Option<String>>("tool_call_id")? {
-            open.retain(|call| *call != answered);
+            open.retain(|call| call.id != answered);
         }
         if let Some(calls) = found.get::<Option<String>>("tool_calls")? {
-            let id: i64 = found.get("id")?;
+            let message = MessageId(found.get("id")?);
             let calls: Vec<serde_json::Value> = serde_json::from_str(&calls)
-                .map_err(|_| StoreError::inconsistent("messages", "tool_calls", id))?;
-            open.extend(calls.iter().filter_map(|call| Some(call.get("id")?.as_str()?.to_owned())));
+                .map_err(|_| StoreError::inconsistent("messages", "tool_calls", message))?;
+            let call = |call: &serde_json::Value| Some(call.get("id")?.as_str()?.to_owned());
+            open.extend(calls.iter().filter_map(call).map(|id| OpenCall { message, id }));
         }
     }
-    let result = |call| WrittenMessage {
+    Ok(open)
+}
+
+/// Gives these calls results that say why they have no other.
+pub(super) async fn close_calls(
+    tx: &mut Tx,
+    row: &mut Locked,
+    turn: TurnId,
+    open: Vec<OpenCall>,
+    end: CallEnd,
+) -> Result<Vec<Message>, StoreError> {
+    let result = |call: OpenCall| WrittenMessage {
         role: Role::Tool,
         content: end.text().to_owned(),
-        tool_call_id: Some(call),
+        tool_call_id: Some(call.id),
         ..WrittenMessage::default()
     };
     let written: Vec<_> = open.into_iter().map(result).collect();

@@ -2,10 +2,10 @@
 
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
-    InteractionKind, JobState, Lease, LeaseToken, Role, SessionId, TurnId, Usage,
+    InteractionKind, JobId, JobState, Lease, LeaseToken, Role, SessionId, TurnId, Usage,
 };
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{Meanwhile, NewInteraction, Outcome, Store, TurnEnd, TurnOutcome};
+use roundhouse_shared::store::{Meanwhile, NewInteraction, Outcome, Spawn, Store, TurnEnd, TurnOutcome};
 
 use crate::support::*;
 
@@ -15,6 +15,9 @@ on_both_databases![
     a_turn_that_fails_at_last_leaves_no_call_open,
     a_turn_that_is_cancelled_or_fails_leaves_no_call_open,
     a_call_that_waits_for_a_person_is_asked_anew,
+    a_call_that_has_a_child_is_asked_anew_and_finds_it,
+    a_turn_that_was_cut_off_goes_on_before_what_waits,
+    a_cancel_of_what_runs_next_leaves_what_waits_behind_it,
     a_turn_that_is_cancelled_before_it_goes_on_leaves_no_call_open,
     an_id_that_comes_twice_is_two_calls,
     a_cancel_that_outlives_its_worker_tells_what_was_used,
@@ -150,6 +153,70 @@ async fn a_call_that_waits_for_a_person_is_asked_anew(store: &Store) {
     let (session, lease, _) = asking(store).await;
     assert_eq!(store.abandon(&lease, 1).await.unwrap().ended.len(), 1);
     assert_eq!(told(store, session).await[2].1, UNKNOWN);
+}
+
+async fn a_call_that_has_a_child_is_asked_anew_and_finds_it(store: &Store) {
+    for wakes in [false, true] {
+        let (session, _, lease, mail) = running(store).await;
+        let written = [calls("work on it", &["c1", "c2", "c3"]), result("c1", "one")];
+        let asking = store.append(&lease, mail.turn, &written).await.unwrap()[0].id;
+        let spawn = Spawn { wakes, ..child(mail.turn, asking, "c2") };
+        let started = store.spawn(&lease, &spawn).await.unwrap();
+        assert_eq!(store.abandon(&lease, 3).await.unwrap().ended, []);
+        let so_far = [(Role::User, "first"), (Role::Assistant, "work on it"), (Role::Tool, "one")];
+        assert_eq!(told(store, session).await, said(so_far));
+
+        let (lease, again) = begin(store, session).await;
+        let anew = Spawn { turn: again.turn, ..spawn.clone() };
+        assert_eq!(store.spawn(&lease, &anew).await.unwrap(), started);
+        // With its result it is a call as any, and the one after it may have been at work.
+        store.append(&lease, again.turn, &[result("c2", "two")]).await.unwrap();
+        store.abandon(&lease, 3).await.unwrap();
+        let last: Vec<_> =
+            told(store, session).await.into_iter().skip(3).map(|(_, content)| content).collect();
+        assert_eq!(last, ["two", UNKNOWN]);
+    }
+    // What has a child stays, what ran before it does not; and with the last try all ends.
+    let (session, _, lease, mail) = running(store).await;
+    let asking = store.append(&lease, mail.turn, &[calls("work", &["c1", "c2"])]).await.unwrap()[0].id;
+    store.spawn(&lease, &child(mail.turn, asking, "c2")).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap();
+    assert_eq!(told(store, session).await.len(), 3);
+    let (lease, _) = begin(store, session).await;
+    store.abandon(&lease, 2).await.unwrap();
+    assert_eq!(told(store, session).await.len(), 4);
+}
+
+/// A session whose turn, of a chat and an injected message, was cut off while a chat of its own waited between the two.
+async fn cut_off_around(store: &Store) -> (SessionId, TurnId, [JobId; 3]) {
+    let (session, first, lease, mail) = running(store).await;
+    let own = enqueue(store, session, "own").await;
+    let injected = admit(store, session, "injected").await;
+    store.drain_more(&lease, mail.turn).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap();
+    (session, mail.turn, [first, own, injected])
+}
+
+async fn a_turn_that_was_cut_off_goes_on_before_what_waits(store: &Store) {
+    let (session, turn, [first, own, injected]) = cut_off_around(store).await;
+    assert_eq!(ids(&store.cancel_job(first).await.unwrap().1.ended), [first]);
+    assert_eq!(store.sweep(0, 10).await.unwrap()[0].job, injected);
+
+    let (lease, mail) = begin(store, session).await;
+
+    assert_eq!((mail.turn, mail.attempt, jobs_of(&mail)), (turn, 2, vec![injected]));
+    store.finish(&lease, answered(turn, "ok")).await.unwrap();
+    assert_eq!(jobs_of(&store.drain(&lease).await.unwrap().unwrap()), [own]);
+}
+
+async fn a_cancel_of_what_runs_next_leaves_what_waits_behind_it(store: &Store) {
+    let (session, _, [first, own, injected]) = cut_off_around(store).await;
+    store.cancel_job(first).await.unwrap();
+
+    let cancelled = store.cancel_session(session).await.unwrap();
+
+    assert_eq!(ids(&cancelled.ended), [injected]);
+    assert_eq!(jobs_of(&begin(store, session).await.1), [own]);
 }
 
 async fn a_turn_that_is_cancelled_before_it_goes_on_leaves_no_call_open(store: &Store) {

@@ -153,6 +153,11 @@ fn what_an_agent_cannot_have_is_said() {
             "`agents.a.max_cost` is out of range, set in roundhouse.toml; it has to be a sum in US dollars from 0 to \
              1000000000",
         ),
+        (
+            agent("max_cost = 0.5"),
+            "`agents.a.max_cost` is set in roundhouse.toml, and `agents.a.prices` is not: without prices no cost is known, \
+             and nothing would ever reach the limit; set `agents.a.prices`, or leave `agents.a.max_cost` out",
+        ),
     ];
     for (file, said) in cases {
         assert_eq!(error(&file), said, "{file}");

@@ -64,6 +64,13 @@ impl Client {
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
 
+    /// The sessions that a session has started.
+    pub(crate) async fn children_of(&self, session: &str) -> Vec<String> {
+        let sessions = self.items("/sessions?limit=200").await;
+        let children = sessions.iter().filter(|child| child["parentSessionId"] == *session);
+        children.map(|child| text(&child["id"])).collect()
+    }
+
     /// The messages of a session, as the model is shown them in the end: the role of each.
     pub(crate) async fn roles(&self, session: &str) -> Vec<String> {
         let messages = self.items(&format!("/sessions/{session}/messages?limit=200")).await;

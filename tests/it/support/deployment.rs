@@ -33,11 +33,21 @@ pub(crate) struct Options {
     pub(crate) env: Vec<(&'static str, String)>,
     /// The address of a Redis of the test's own.
     pub(crate) redis: Option<String>,
+    /// Further agents, as the configuration has them.
+    pub(crate) agents: String,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { apis: 2, workers: 2, slots: 8, lease: "10s", env: Vec::new(), redis: None }
+        Self {
+            apis: 2,
+            workers: 2,
+            slots: 8,
+            lease: "10s",
+            env: Vec::new(),
+            redis: None,
+            agents: String::new(),
+        }
     }
 }
 
@@ -67,7 +77,7 @@ impl Deployment {
     pub(crate) async fn with(kind: Kind, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let oracle = Oracle::start().await.unwrap();
-        std::fs::write(dir.path().join("roundhouse.toml"), agents(&oracle)).unwrap();
+        std::fs::write(dir.path().join("roundhouse.toml"), agents(&oracle) + &options.agents).unwrap();
         let database = match kind {
             Kind::Embedded | Kind::EmbeddedRedis => None,
             Kind::EmbeddedPostgres | Kind::Distributed => Some(Database::create().await),
@@ -229,7 +239,7 @@ impl Deployment {
 }
 
 /// The agents of every test: `oracle` answers from its context, `priced` also has a price, `brittle` gives up after
-/// the second try; `tooled` has tools, `asking` asks before it uses a shell, `limited` may not go on for long.
+/// the second try; `tooled` has tools, `asking` asks before it uses a shell, `foreman` too and has children, `limited` may not go on for long.
 fn agents(oracle: &Oracle) -> String {
     let tools = r#"["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]"#;
     let agents = [
@@ -238,6 +248,7 @@ fn agents(oracle: &Oracle) -> String {
         ("brittle", "max_tries = 2\n".to_owned()),
         ("tooled", format!("tools = {tools}\n")),
         ("asking", "tools = [\"shell\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
+        ("foreman", "tools = [\"shell\", \"spawn_agent\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
         ("manager", "tools = [\"spawn_agent\"]\n".to_owned()),
         ("hasty", "turn_timeout = \"5s\"\n".to_owned()),
         (
