@@ -121,6 +121,15 @@ pub(crate) fn header() {
 }
 
 impl Measured {
+    /// A row that compares it with another.
+    #[expect(clippy::cast_precision_loss, reason = "a report for people")]
+    pub(crate) fn print_beside(&self, waiting: usize, other: &Self) {
+        let ms = |p: f64| self.done.value_at_quantile(p) as f64 / 1000.0;
+        let rate = self.done.len() as f64 / self.took.as_secs_f64();
+        let ratio = ms(0.5) / (other.done.value_at_quantile(0.5) as f64 / 1000.0);
+        println!("| {waiting} | {rate:.0} | {:.2} / {:.2} | {ratio:.2} |", ms(0.5), ms(0.99));
+    }
+
     /// A row of the table.
     #[expect(clippy::cast_precision_loss, reason = "a report for people")]
     pub(crate) fn print(&self, sessions: usize) {

@@ -9,6 +9,7 @@ mod floor;
 mod idle;
 mod load;
 mod queue;
+mod waiters;
 
 use anyhow::Result;
 use clap::Parser;
@@ -31,6 +32,9 @@ struct Arguments {
     /// Idle streams to hold.
     #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
     idle: Vec<usize>,
+    /// Callers that wait while others chat.
+    #[arg(long, value_delimiter = ',', default_value = "1000")]
+    waiting: Vec<usize>,
     /// Only the deployment of this name.
     #[arg(long)]
     only: Option<Kind>,
@@ -80,6 +84,7 @@ async fn run(arguments: &Arguments) -> Result<()> {
             let url = format!("{}/agents/bench/chat", deployment.url());
             Load { url, sessions, turns: turns(arguments, sessions) }.run().await?.print(sessions);
         }
+        waiters::report(&deployment, &arguments.waiting, arguments.turns).await?;
         idle::report(&deployment, &arguments.idle).await?;
     }
     Ok(())

@@ -192,7 +192,7 @@ async fn cut_off_around(store: &Store) -> (SessionId, TurnId, [JobId; 3]) {
     let (session, first, lease, mail) = running(store).await;
     let own = enqueue(store, session, "own").await;
     let injected = admit(store, session, "injected").await;
-    store.drain_more(&lease, mail.turn).await.unwrap();
+    store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
     store.abandon(&lease, 3).await.unwrap();
     (session, mail.turn, [first, own, injected])
 }
