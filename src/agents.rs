@@ -1,8 +1,11 @@
 //! The agents that a process offers: those of the configuration, or, without any, those that it finds.
 
+mod claude;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use roundhouse_engines::claude::{ClaudeCli, Settings as ClaudeSettings};
 use roundhouse_engines::contract::{Engine, EngineError};
 use roundhouse_engines::mcp::Server;
 use roundhouse_engines::openai::{self, OpenAi};
@@ -37,8 +40,10 @@ pub(crate) enum Runs {
     OpenAi(Box<openai::Settings>),
     /// The oracle in this process.
     Oracle(Box<openai::Settings>),
-    /// Nothing: the reason, and the model that it would have.
-    Nothing(String, Option<String>),
+    /// Claude Code.
+    ClaudeCli(Box<ClaudeSettings>),
+    /// Nothing: the reason, and the engine and the model that it would have.
+    Nothing(String, EngineKind, Option<String>),
 }
 
 /// An agent whose engine is made.
@@ -59,43 +64,51 @@ pub(crate) fn offered(config: &Config, environment: &Environment) -> Vec<Offered
 }
 
 fn configured(config: &Config, agent: &AgentSettings, environment: &Environment) -> Runs {
+    let nothing = |why| {
+        let model = Some(agent.model.clone()).filter(|model| !model.is_empty());
+        Runs::Nothing(why, agent.engine, model)
+    };
+    match agent.engine {
+        EngineKind::OpenAi => match openai_settings(config, agent, environment) {
+            Ok(settings) => Runs::OpenAi(Box::new(settings)),
+            Err(why) => nothing(why),
+        },
+        EngineKind::ClaudeCli => match claude::settings(config, agent, environment) {
+            Ok(settings) => Runs::ClaudeCli(Box::new(settings)),
+            Err(why) => nothing(why),
+        },
+    }
+}
+
+fn openai_settings(
+    config: &Config,
+    agent: &AgentSettings,
+    environment: &Environment,
+) -> Result<openai::Settings, String> {
     let api_key = match &agent.api_key_env {
         None => None,
         Some(name) => {
             let Some(key) = environment.get(name) else {
-                let reason = format!("the environment variable {name}, which holds its key, is not set");
-                return Runs::Nothing(reason, Some(agent.model.clone()));
+                return Err(format!("the environment variable {name}, which holds its key, is not set"));
             };
             Some(openai::Secret::from(key))
         }
     };
     let headers = agent.extra_headers.iter();
     let defaults = engine_defaults(config);
-    let wrong = |what: &str, why: String| Runs::Nothing(format!("{what}: {why}"), Some(agent.model.clone()));
-    let tools = match agent.builtins() {
-        Ok(tools) => tools,
-        Err(why) => return wrong("tools", why),
-    };
-    let servers = match agent.mcp_servers() {
-        Ok(servers) => servers,
-        Err(why) => return wrong("mcp", why),
-    };
+    let tools = agent.builtins().map_err(|why| format!("tools: {why}"))?;
+    let servers = agent.mcp_servers().map_err(|why| format!("mcp: {why}"))?;
     let mut sources: Vec<Arc<dyn ToolSource>> = Vec::new();
     if !tools.is_empty() {
         sources.push(Arc::new(tools));
     }
     for server in servers {
-        match Server::new(server) {
-            Ok(server) => sources.push(Arc::new(server)),
-            Err(error) => return wrong("mcp", error.to_string()),
-        }
+        let server = Server::new(server).map_err(|error| format!("mcp: {error}"))?;
+        sources.push(Arc::new(server));
     }
-    let permissions = match agent.engine_permissions() {
-        Ok(permissions) => permissions,
-        Err(why) => return wrong("permissions", why),
-    };
+    let permissions = agent.engine_permissions().map_err(|why| format!("permissions: {why}"))?;
     let others = || config.agents.keys().cloned().collect();
-    Runs::OpenAi(Box::new(openai::Settings {
+    Ok(openai::Settings {
         base_url: agent.base_url.clone(),
         api_key,
         model: agent.model.clone(),
@@ -112,7 +125,7 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
         context_window: agent.context_window.map(u64::from),
         max_tries: agent.max_tries.unwrap_or(defaults.max_tries),
         ..defaults
-    }))
+    })
 }
 
 /// US dollars as billionths.
@@ -121,7 +134,8 @@ fn nanos(dollars: f64) -> i64 {
     (dollars * 1e9).round() as i64
 }
 
-/// Without any configured agent: the server that the variables of OpenAI's own clients name, and the demonstration.
+/// Without any configured agent: the server that the variables of OpenAI's own clients name, Claude Code where it is
+/// installed, and the demonstration.
 fn found(config: &Config, environment: &Environment) -> Vec<Offered> {
     let mut found = Vec::new();
     let (url, key) = (environment.get("OPENAI_BASE_URL"), environment.get("OPENAI_API_KEY"));
@@ -133,6 +147,9 @@ fn found(config: &Config, environment: &Environment) -> Vec<Offered> {
             ..engine_defaults(config)
         };
         found.push(Offered { name: "assistant".to_owned(), runs: Runs::OpenAi(Box::new(settings)) });
+    }
+    if let Some(settings) = claude::found(config, environment) {
+        found.push(Offered { name: "claude".to_owned(), runs: Runs::ClaudeCli(Box::new(settings)) });
     }
     let settings = openai::Settings { model: ORACLE_MODEL.to_owned(), ..engine_defaults(config) };
     found.push(Offered { name: "demo".to_owned(), runs: Runs::Oracle(Box::new(settings)) });
@@ -146,13 +163,16 @@ fn engine_defaults(config: &Config) -> openai::Settings {
 impl Offered {
     /// The agent as others see it.
     pub(crate) fn agent(&self) -> Agent {
-        let (model, demo) = match &self.runs {
-            Runs::OpenAi(settings) => (Some(settings.model.clone()), false),
-            Runs::Oracle(settings) => (Some(settings.model.clone()), true),
-            Runs::Nothing(_, model) => (model.clone(), false),
+        let (engine, model) = match &self.runs {
+            Runs::OpenAi(settings) | Runs::Oracle(settings) => {
+                (EngineKind::OpenAi, Some(settings.model.clone()))
+            }
+            Runs::ClaudeCli(settings) => (EngineKind::ClaudeCli, settings.model.clone()),
+            Runs::Nothing(_, engine, model) => (*engine, model.clone()),
         };
         let model = model.filter(|model| !model.is_empty());
-        Agent { name: self.name.clone(), engine: EngineKind::OpenAi, model, demo }
+        let demo = matches!(self.runs, Runs::Oracle(_));
+        Agent { name: self.name.clone(), engine, model, demo }
     }
 
     /// Makes the engine; `oracle` is the address of the one in this process.
@@ -164,7 +184,11 @@ impl Offered {
                 Some(url) => engine(openai::Settings { base_url: format!("{url}/v1"), ..*settings }),
                 None => Err("there is no oracle in this process".to_owned()),
             },
-            Runs::Nothing(reason, _) => Err(reason),
+            Runs::ClaudeCli(settings) => match ClaudeCli::new(*settings) {
+                Ok(engine) => Ok(Arc::new(engine) as Arc<dyn Engine>),
+                Err(error) => Err(reason(error)),
+            },
+            Runs::Nothing(reason, ..) => Err(reason),
         };
         Built { agent, engine }
     }
@@ -193,8 +217,15 @@ impl Offered {
 fn engine(settings: openai::Settings) -> Result<Arc<dyn Engine>, String> {
     match OpenAi::new(settings) {
         Ok(engine) => Ok(Arc::new(engine)),
-        Err(EngineError::Unavailable(reason)) => Err(reason),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(reason(error)),
+    }
+}
+
+/// Why an agent cannot be run, in a sentence.
+pub(crate) fn reason(error: EngineError) -> String {
+    match error {
+        EngineError::Unavailable(reason) => reason,
+        error => error.to_string(),
     }
 }
 

@@ -14,7 +14,7 @@ use roundhouse_shared::store::{JobFilter, Store, StoreError};
 use roundhouse_worker::{HeartStore, Ready, WorkerAgent};
 use tokio::net::TcpListener;
 
-use crate::agents::{self, Built, Offered, Runs};
+use crate::agents::{self, Built, Offered, Runs, reason};
 use crate::config::{ConfigError, Loaded, shown_url};
 use crate::patience::until_up;
 
@@ -213,7 +213,17 @@ pub(crate) async fn build(
     let mut built = Vec::new();
     for agent in agents {
         let has_all = !matches!(agent.runs, Runs::Nothing(..));
-        let agent = agent.build(url.as_deref());
+        let is_program = matches!(agent.runs, Runs::ClaudeCli(_));
+        let mut agent = agent.build(url.as_deref());
+        // A program is there or not, and of the right version or not, from the start. A server may come later.
+        if is_program
+            && let Ok(engine) = &agent.engine
+            && let Err(error) = engine.available().await
+        {
+            agent.engine = Err(reason(error));
+            built.push(agent);
+            continue;
+        }
         match &agent.engine {
             // Something in its table is wrong.
             Err(reason) if configured && has_all => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use roundhouse_engines::mcp;
 use roundhouse_engines::openai::{Permissions, Prices as EnginePrices};
 use roundhouse_engines::tools::Builtins;
+use roundhouse_shared::domain::EngineKind;
 use roundhouse_shared::secret::Secret;
 use roundhouse_shared::units::Span;
 use serde::{Deserialize, Serialize};
@@ -12,20 +13,76 @@ use serde::{Deserialize, Serialize};
 use super::mcp::McpSettings;
 
 /// Engines that the design knows and this version does not have.
-pub(super) const LATER_ENGINES: [&str; 3] = ["claude-cli", "codex", "acp"];
+pub(super) const LATER_ENGINES: [&str; 2] = ["codex", "acp"];
 
-/// The `[agents.NAME]` section.
+/// The keys of an agent, by its engine: those that have to be there, and all.
+pub(super) const fn keys_of(engine: EngineKind) -> (&'static [&'static str], &'static [&'static str]) {
+    match engine {
+        EngineKind::OpenAi => (
+            &["base_url", "model"],
+            &[
+                "engine",
+                "base_url",
+                "api_key_env",
+                "model",
+                "instructions",
+                "context_window",
+                "tools",
+                "mcp",
+                "permissions",
+                "max_iterations",
+                "turn_timeout",
+                "max_cost",
+                "max_tries",
+                "prices",
+                "extra_headers",
+                "extra_body",
+            ],
+        ),
+        EngineKind::ClaudeCli => (
+            &[],
+            &[
+                "engine",
+                "command",
+                "env",
+                "api_key_env",
+                "model",
+                "instructions",
+                "tools",
+                "mcp",
+                "permissions",
+                "permission_mode",
+                "setting_sources",
+                "slash_commands",
+                "max_iterations",
+                "turn_timeout",
+                "max_cost",
+                "prices",
+            ],
+        ),
+    }
+}
+
+/// The `[agents.NAME]` section: the keys of all engines; which of them an agent may have is said by [`keys_of`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentSettings {
     /// What runs its turns.
-    pub(crate) engine: String,
+    pub(crate) engine: EngineKind,
+    /// The program that is run, and its first arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) command: Option<Vec<String>>,
+    /// Variables for the program.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) env: BTreeMap<String, Secret>,
     /// Where the API is, without `/chat/completions`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) base_url: String,
     /// The name of the variable that holds the key; never the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) api_key_env: Option<String>,
     /// The model, unless a session has its own.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) model: String,
     /// The system prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -33,15 +90,25 @@ pub(crate) struct AgentSettings {
     /// How many tokens the model's context holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u32>,
-    /// The tools that the agent may use: built-in ones, `ask_user`, `spawn_agent`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tools: Vec<String>,
+    /// The tools that the agent may use: of Roundhouse's own, none unless they are named; of the program's, all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tools: Option<Vec<String>>,
     /// MCP servers whose tools the agent may use, by the names that their tools begin with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mcp: BTreeMap<String, McpSettings>,
     /// Which tool calls run, are asked about, never run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) permissions: Option<PermissionSettings>,
+    /// The program's own permission mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) permission_mode: Option<String>,
+    /// Which of the user's and the project's own settings the program reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) setting_sources: Vec<String>,
+    /// Whether messages that begin with `/` are the program's commands, and `@file` names files. Only for those who may
+    /// read every file of the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) slash_commands: bool,
     /// The most model calls in one turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_iterations: Option<u32>,
@@ -97,7 +164,7 @@ impl AgentSettings {
     /// The built-in tools, or what is wrong with the names.
     pub(crate) fn builtins(&self) -> Result<Builtins, String> {
         let ours = |name: &&String| *name != ASK_USER && *name != SPAWN_AGENT;
-        let names: Vec<_> = self.tools.iter().filter(ours).cloned().collect();
+        let names: Vec<_> = self.tools.iter().flatten().filter(ours).cloned().collect();
         Builtins::new(&names, roundhouse_engines::tools::Settings::default())
             .map_err(|error| format!("{error}, {ASK_USER}, {SPAWN_AGENT}"))
     }
@@ -109,7 +176,7 @@ impl AgentSettings {
 
     /// Whether the agent may use a tool.
     pub(crate) fn has_tool(&self, name: &str) -> bool {
-        self.tools.iter().any(|tool| tool == name)
+        self.tools.iter().flatten().any(|tool| tool == name)
     }
 }
 
@@ -133,7 +200,12 @@ impl From<Prices> for EnginePrices {
 /// What would be right for a key of an agent, to be read after "it has to be".
 pub(super) fn expected(key: &str) -> Option<&'static str> {
     Some(match key {
-        "engine" => "\"openai\", the engine of this version",
+        "engine" => "\"openai\" or \"claude-cli\", the engines of this version",
+        "command" => "a list: the program and its first arguments, like [\"claude\"]",
+        "env" => "a table of texts, like { ANTHROPIC_BASE_URL = \"http://127.0.0.1:9001\" }",
+        "permission_mode" => "\"default\", \"acceptEdits\", \"plan\", \"dontAsk\" or \"bypassPermissions\"",
+        "setting_sources" => "a list of \"user\", \"project\" and \"local\"",
+        "slash_commands" => "true or false",
         "base_url" => "the address of an OpenAI-compatible API, like \"http://127.0.0.1:11434/v1\"",
         "api_key_env" => "the name of the environment variable that holds the key, like \"OPENAI_API_KEY\"",
         "model" => "the name of a model, as the server knows it",

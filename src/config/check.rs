@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use roundhouse_shared::domain::EngineKind;
 use roundhouse_shared::secret::masked_url;
 use roundhouse_shared::telemetry;
 use roundhouse_shared::units::Span;
@@ -9,6 +10,11 @@ use roundhouse_shared::units::Span;
 use super::error::{Complaint, Complaints, Place};
 use super::load::expected;
 use super::{ConfigError, Loaded, print};
+
+/// Claude Code's own permission modes that make sense without a person at its terminal.
+const PERMISSION_MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"];
+/// Where Claude Code's own settings can come from.
+const SETTING_SOURCES: [&str; 3] = ["user", "project", "local"];
 
 /// Leases below this cannot be renewed in time on a busy machine.
 const SHORTEST_LEASE: Span = Span::from_millis(300);
@@ -148,15 +154,32 @@ impl Loaded {
                     self.place(&format!("agents.{name}")),
                 )));
             }
-            if !agent.base_url.starts_with("http://") && !agent.base_url.starts_with("https://") {
+            let is_openai = agent.engine == EngineKind::OpenAi;
+            if is_openai && !agent.base_url.starts_with("http://") && !agent.base_url.starts_with("https://")
+            {
                 let key = key("base_url");
                 wrong.push(self.wrong(&key, print::quoted_url(&agent.base_url), &says(&key)));
             }
-            if agent.model.trim().is_empty() {
+            if is_openai && agent.model.trim().is_empty() {
                 let key = key("model");
                 wrong.push(self.wrong(&key, "empty", &says(&key)));
             }
-            if let Err(why) = agent.builtins() {
+            if agent.command.as_ref().is_some_and(|command| command.first().is_none_or(String::is_empty)) {
+                let key = key("command");
+                wrong.push(self.wrong(&key, "empty", &says(&key)));
+            }
+            if let Some(mode) =
+                agent.permission_mode.as_deref().filter(|mode| !PERMISSION_MODES.contains(mode))
+            {
+                let key = key("permission_mode");
+                wrong.push(self.wrong(&key, format_args!("{mode:?}"), &says(&key)));
+            }
+            if let Some(odd) = agent.setting_sources.iter().find(|of| !SETTING_SOURCES.contains(&of.as_str()))
+            {
+                let key = key("setting_sources");
+                wrong.push(self.wrong(&key, format_args!("{odd:?}"), &says(&key)));
+            }
+            if is_openai && let Err(why) = agent.builtins() {
                 let expected = says(&key("tools"));
                 wrong.push(self.wrong(&key("tools"), format_args!("wrong ({why})"), &expected));
             }

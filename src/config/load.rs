@@ -60,7 +60,7 @@ pub(crate) fn load(
             layers = set(layers, FLAG, flag.name, key, &flag.value, &mut complaints);
         }
     }
-    complaints.extend(engine_complaints(&layers));
+    complaints.extend(agent_complaints(&layers));
     if !complaints.is_empty() {
         return Err(ConfigError::Wrong(Complaints(complaints)));
     }
@@ -181,24 +181,54 @@ fn place(layers: &Figment, key: &str) -> Place {
     }
 }
 
-/// Engines come first: what else an agent of another engine is told would only confuse.
-fn engine_complaints(layers: &Figment) -> Vec<Complaint> {
+/// Engines come first: what else an agent of another engine is told would only confuse. Then which keys an agent of this
+/// engine has.
+fn agent_complaints(layers: &Figment) -> Vec<Complaint> {
     let agents = layers.find_value("agents").ok().and_then(Value::into_dict).unwrap_or_default();
-    let wrong = agents.iter().filter_map(|(name, agent)| {
-        let engine = agent.find_ref("engine")?.as_str()?;
-        if EngineKind::from_name(engine).is_some() {
-            return None;
+    let wrong = agents.iter().flat_map(|(name, agent)| {
+        let Some(engine) = agent.find_ref("engine").and_then(Value::as_str) else { return Vec::new() };
+        if let Some(engine) = EngineKind::from_name(engine) {
+            return key_complaints(layers, name, agent, engine);
         }
         let note = if LATER_ENGINES.contains(&engine) { ", which is not in this version" } else { "" };
         let key = format!("agents.{name}.engine");
-        Some(Complaint::WrongValue {
+        vec![Complaint::WrongValue {
             place: place(layers, &key),
             found: format!("{engine:?}{note}"),
             expected: agent::expected("engine").unwrap_or_default().to_owned(),
             key,
-        })
+        }]
     });
     wrong.collect()
+}
+
+/// Keys that an agent of this engine does not have, and those that it has to have.
+fn key_complaints(layers: &Figment, name: &str, agent: &Value, engine: EngineKind) -> Vec<Complaint> {
+    let (required, known) = agent::keys_of(engine);
+    let key = |part: &str| format!("agents.{name}.{part}");
+    let set = agent.as_dict().into_iter().flat_map(Dict::keys).map(String::as_str);
+    let unknown =
+        set.filter(|part| !known.contains(part)).map(|part| unknown_key(layers, key(part), &key(""), known));
+    let missing = required.iter().filter(|part| agent.find_ref(part).is_none()).map(|part| {
+        let expected = agent::expected(part).unwrap_or("set").to_owned();
+        Complaint::Missing { place: place(layers, &key(part)), key: key(part), expected }
+    });
+    unknown.chain(missing).collect()
+}
+
+/// A key that is none; `known` are those that there are below `parent`.
+fn unknown_key(layers: &Figment, key: String, parent: &str, known: &[&str]) -> Complaint {
+    let all = KEYS.iter().map(|key| key.path.to_owned());
+    let siblings = known.iter().map(|known| format!("{parent}{known}"));
+    let candidates: Vec<String> = siblings.chain(all).collect();
+    let mut near = slips(&key, candidates.iter().map(String::as_str));
+    near.dedup();
+    Complaint::UnknownKey {
+        place: place(layers, &key),
+        near,
+        known: known.iter().map(|known| (*known).to_owned()).collect(),
+        key,
+    }
 }
 
 /// An error of figment in our words.
@@ -213,20 +243,7 @@ fn complaint(layers: &Figment, error: &figment::Error) -> Complaint {
         path.collect::<Vec<_>>().join(".")
     };
     match &error.kind {
-        Kind::UnknownField(name, known) => {
-            let key = below(name);
-            let all = KEYS.iter().map(|key| key.path.to_owned());
-            let siblings = known.iter().map(|known| below(known));
-            let candidates: Vec<String> = siblings.chain(all).collect();
-            let mut near = slips(&key, candidates.iter().map(String::as_str));
-            near.dedup();
-            Complaint::UnknownKey {
-                place: place(layers, &key),
-                near,
-                known: known.iter().map(|known| (*known).to_owned()).collect(),
-                key,
-            }
-        }
+        Kind::UnknownField(name, known) => unknown_key(layers, below(name), &below(""), known),
         Kind::MissingField(name) => {
             let key = below(name);
             let expected = agent::expected(name).unwrap_or("set").to_owned();
@@ -254,7 +271,7 @@ pub(super) fn expected(key: &str) -> Option<String> {
     match key.split('.').collect::<Vec<_>>().as_slice() {
         ["agents", _, "mcp", ..] => agent::expected("mcp").map(str::to_owned),
         ["agents", _, name] => agent::expected(name).map(str::to_owned),
-        ["agents", _] => Some("a table: [agents.NAME] with engine, base_url and model".to_owned()),
+        ["agents", _] => Some("a table: [agents.NAME] with engine, and what that needs".to_owned()),
         [section] => Some(format!("a table: [{section}]")),
         _ => None,
     }

@@ -36,7 +36,7 @@ pub(super) fn quoted_url(url: &str) -> String {
 
 /// A value as a person wrote it, for errors; without secrets.
 pub(super) fn shown(key: &str, value: &figment::value::Value) -> String {
-    if key.contains("extra_headers") || key.contains(".mcp") {
+    if key.contains("extra_headers") || key.contains(".mcp") || key.contains(".env") {
         return "set".to_owned();
     }
     let value = toml::Value::try_from(value);
@@ -108,7 +108,8 @@ pub(crate) fn example() -> String {
 
 ";
     const AGENTS: &str = r#"
-# Agents. Without any, Roundhouse offers `assistant`, if OPENAI_BASE_URL or OPENAI_API_KEY is set, and `demo`.
+# Agents. Without any, Roundhouse offers `assistant`, if OPENAI_BASE_URL or OPENAI_API_KEY is set, `claude`, if that command is
+# there, and `demo`.
 #
 # [agents.assistant]
 # engine = "openai"                          # any server that speaks Chat Completions
@@ -127,6 +128,18 @@ pub(crate) fn example() -> String {
 # max_tries = 4                              # tries of one model call before its first token
 # extra_headers = { X-Title = "Roundhouse" }
 # extra_body = { temperature = 0.2 }
+#
+# [agents.claude]
+# engine = "claude-cli"                      # Claude Code, the `claude` command
+# command = ["claude"]
+# api_key_env = "ANTHROPIC_API_KEY"          # the name of the variable, never the key
+# model = "sonnet"
+# instructions = "You are a helpful assistant."           # added to Claude Code's own
+# tools = ["Bash", "Read", "Edit", "Write"]  # absent: all that Claude Code has
+# permissions = { default = "ask", allow = ["Read", "Bash(git status)"], deny = ["WebFetch"] }
+# permission_mode = "default"                # or acceptEdits, plan, dontAsk, bypassPermissions
+# setting_sources = []                       # of user, project, local: Claude Code's own settings, none unless named
+# env = { ANTHROPIC_BASE_URL = "http://127.0.0.1:9001" }
 "#;
     let about = |key: &Key| format!("  # {} ({})", key.about, key.variable);
     let defaults = sections(&Config::default(), about);

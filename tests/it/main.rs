@@ -16,6 +16,8 @@ mod freeze;
 mod idempotency;
 mod input;
 mod limits;
+mod meanwhile;
+mod meanwhile_ends;
 mod operations;
 mod outages;
 mod patience;

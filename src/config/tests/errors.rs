@@ -74,12 +74,29 @@ fn what_is_wrong_with_an_agent_is_said_as_well() {
     let cases = [
         (
             "[agents.a]\nengine = 'codex'\ncommand = ['codex']".to_owned(),
-            "`agents.a.engine` is \"codex\", which is not in this version, set in roundhouse.toml; it has to be \"openai\", \
-             the engine of this version",
+            "`agents.a.engine` is \"codex\", which is not in this version, set in roundhouse.toml; it has to be \"openai\" \
+             or \"claude-cli\", the engines of this version",
         ),
         (
             "[agents.a]\nengine = 'opnai'".to_owned(),
-            "`agents.a.engine` is \"opnai\", set in roundhouse.toml; it has to be \"openai\", the engine of this version",
+            "`agents.a.engine` is \"opnai\", set in roundhouse.toml; it has to be \"openai\" or \"claude-cli\", the engines of \
+             this version",
+        ),
+        (
+            "[agents.a]\nengine = 'claude-cli'\nbase_url = 'http://h/v1'".to_owned(),
+            "`agents.a.base_url`, set in roundhouse.toml, is not a key; there are `engine`, `command`, `env`, `api_key_env`, `model`, \
+             `instructions`, `tools`, `mcp`, `permissions`, `permission_mode`, `setting_sources`, `slash_commands`, \
+             `max_iterations`, `turn_timeout`, `max_cost`, `prices`",
+        ),
+        (
+            "[agents.a]\nengine = 'claude-cli'\npermission_mode = 'yolo'".to_owned(),
+            "`agents.a.permission_mode` is \"yolo\", set in roundhouse.toml; it has to be \"default\", \"acceptEdits\", \"plan\", \
+             \"dontAsk\" or \"bypassPermissions\"",
+        ),
+        (
+            "[agents.a]\nengine = 'claude-cli'\ncommand = []".to_owned(),
+            "`agents.a.command` is empty, set in roundhouse.toml; it has to be a list: the program and its first arguments, like \
+             [\"claude\"]",
         ),
         (
             "[agents.a]\nengine = 'openai'\nmodel = 'm'".to_owned(),

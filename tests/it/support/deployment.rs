@@ -6,7 +6,7 @@ use std::time::Duration;
 use roundhouse_oracle::Oracle;
 use serde_json::Value;
 
-use super::services::{Database, redis_url};
+use super::services::{Database, claude, redis_url};
 use super::{Client, Process, until};
 
 /// Which store, which bus, and how many processes.
@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) env: Vec<(&'static str, String)>,
     /// The address of a Redis of the test's own.
     pub(crate) redis: Option<String>,
+    /// Whether there are agents that Claude Code runs: every process then asks that for its version.
+    pub(crate) claude: bool,
     /// Further agents, as the configuration has them.
     pub(crate) agents: String,
 }
@@ -46,6 +48,7 @@ impl Default for Options {
             lease: "10s",
             env: Vec::new(),
             redis: None,
+            claude: false,
             agents: String::new(),
         }
     }
@@ -77,7 +80,8 @@ impl Deployment {
     pub(crate) async fn with(kind: Kind, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let oracle = Oracle::start().await.unwrap();
-        std::fs::write(dir.path().join("roundhouse.toml"), agents(&oracle) + &options.agents).unwrap();
+        let all = agents(&oracle) + &claude_agents(&oracle, &options) + &options.agents;
+        std::fs::write(dir.path().join("roundhouse.toml"), all).unwrap();
         let database = match kind {
             Kind::Embedded | Kind::EmbeddedRedis => None,
             Kind::EmbeddedPostgres | Kind::Distributed => Some(Database::create().await),
@@ -89,6 +93,8 @@ impl Deployment {
         set("ROUNDHOUSE_LEASE", options.lease.to_owned());
         set("ROUNDHOUSE_SWEEP", "500ms".to_owned());
         set("ROUNDHOUSE_SLOTS", options.slots.to_string());
+        // What a shell or a program of the host's user reads when it starts is no part of a test.
+        set("HOME", dir.path().display().to_string());
         set("RUST_BACKTRACE", "1".to_owned());
         set("ROUNDHOUSE_LOG", "debug,sqlx=warn,hyper=warn,h2=warn,reqwest=warn,apalis=info".to_owned());
         if let Some(database) = &database {
@@ -266,6 +272,21 @@ fn agents(oracle: &Oracle) -> String {
         );
     }
     file
+}
+
+/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell.
+fn claude_agents(oracle: &Oracle, options: &Options) -> String {
+    if !options.claude {
+        return String::new();
+    }
+    let (program, url) = (claude(), oracle.base_url());
+    let agent = |name: &str, permissions: &str| {
+        format!(
+            "[agents.{name}]\nengine = \"claude-cli\"\ncommand = [\"{program}\"]\nmodel = \"opus\"\n\
+             permissions = {{ {permissions} }}\nenv = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"test\" }}\n"
+        )
+    };
+    agent("claude", "default = \"allow\"") + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
 }
 
 fn children(pid: u32) -> Vec<String> {

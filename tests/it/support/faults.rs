@@ -20,6 +20,17 @@ impl Deployment {
         self.workers.iter().position(|worker| worker.pid() == pid).expect("a worker of this deployment")
     }
 
+    /// Kills the process that runs a turn of this session. Another goes on with it.
+    pub(crate) async fn kill_worker_of(&mut self, session: &str) {
+        if self.kind == super::Kind::Distributed {
+            let holder = self.holder(session).await;
+            self.workers[holder].kill().await;
+        } else {
+            self.apis[0].kill().await;
+            self.restart(0).await;
+        }
+    }
+
     /// Kills every process that runs turns only.
     pub(crate) async fn kill_workers(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| worker.runs()) {

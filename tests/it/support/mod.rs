@@ -3,6 +3,7 @@
 mod agents;
 mod client;
 mod deployment;
+mod engines;
 mod faults;
 mod load;
 mod process;
@@ -12,6 +13,7 @@ mod turns;
 pub(crate) use agents::{Gate, Sleepers, names_of};
 pub(crate) use client::{Answer, Client, Events, SseEvent};
 pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, text};
+pub(crate) use engines::{Engine, on_every_engine};
 pub(crate) use load::{Effort, Load};
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;

@@ -23,6 +23,11 @@ pub(crate) fn redis_url() -> String {
     required("ROUNDHOUSE_TEST_REDIS_URL")
 }
 
+/// The Claude Code that the tests run.
+pub(crate) fn claude() -> String {
+    required("ROUNDHOUSE_TEST_CLAUDE")
+}
+
 /// A database of its own on the shared Postgres, gone with this.
 pub(crate) struct Database {
     name: String,
