@@ -1,0 +1,3 @@
+//! The real Claude Code CLI as an engine.
+
+pub mod transcript;
