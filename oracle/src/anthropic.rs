@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
+    clean,
     context::Conversation,
     json::{Content, Part, Str, ToolSpec},
     log::Protocol,
@@ -52,7 +53,13 @@ impl<'a> Message<'a> {
             ("user", content) => conversation.user(content.into_texts()),
             ("assistant", Content::Parts(parts)) => assistant_parts(parts, conversation),
             ("assistant", content) => conversation.answer(&content.into_text()),
-            (_, content) => conversation.aside(&content.into_text()),
+            // So Claude Code passes on what the user says while a tool runs.
+            (_, content) => {
+                let (quoting, rest): (Vec<_>, Vec<_>) =
+                    content.into_texts().into_iter().partition(|text| clean::is_quoting(text));
+                rest.iter().for_each(|text| conversation.aside(text));
+                conversation.user(quoting);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! - `<system-reminder>…</system-reminder>` anywhere, and any other block that opens a line with a tag whose name has a
 //!   `-` or `_` (`<environment_context>`, `<local-command-stdout>`, …), is dropped. A tag in the middle of a line stays.
 //! - Claude Code quotes a message that came in mid-turn: `The user sent a new message while you were working:` and then
-//!   the message, alone, inside a reminder, or at the end of a tool result. The message is kept, the frame dropped.
+//!   the message, alone (also as a message of the system), inside a reminder, or at the end of a tool result. The message is kept, the frame dropped.
 //! - `[Request interrupted by user…` (Claude Code) and `<turn_aborted>` (Codex) say that the turn before is over.
 //! - `# AGENTS.md instructions…` (Codex) is a document, not a message.
 
@@ -66,6 +66,11 @@ fn said<'a>(text: &'a str, found: &mut Vec<Piece<'a>>) {
     if !text.trim().is_empty() {
         found.push(Piece::Said(text));
     }
+}
+
+/// Whether a text that is not the user's quotes a message of the user.
+pub(crate) fn is_quoting(text: &str) -> bool {
+    quoted(text).is_some()
 }
 
 /// The message that a frame of Claude Code quotes, without the advice to the model that may follow it.

@@ -22,7 +22,7 @@ const NAMES: [(Kind, &[&str]); 4] = [
     (Kind::Shell, &["exec_command", "shell_command", "bash", "shell", "run_command", "terminal", "exec"]),
     (Kind::Ask, &["askuserquestion", "ask_user", "request_user_input"]),
     (Kind::Plan, &["exitplanmode", "exit_plan_mode"]),
-    (Kind::Spawn, &["spawn_agent"]),
+    (Kind::Spawn, &["spawn_agent", "agent", "task"]),
 ];
 
 impl Kind {
@@ -99,6 +99,13 @@ impl<'a> Tool<'a> {
             Kind::Shell => wants.shell(self.name(), input),
             Kind::Ask => wants.question(self.name(), &input.text),
             Kind::Plan => json!({"plan": input.text}),
+            // Claude Code's; the name says what the work is, and one kind of agent does it.
+            Kind::Spawn if wants.has("prompt") => json!({
+                "description": input.agent,
+                "prompt": input.text,
+                "subagent_type": "general-purpose",
+                "run_in_background": input.later,
+            }),
             Kind::Spawn => {
                 let mode = if input.later { "async" } else { "wait" };
                 json!({"agent": input.agent, "message": input.text, "mode": mode})
@@ -136,7 +143,9 @@ impl Wants {
         let by_name = if name == "exec_command" { "cmd" } else { "command" };
         let key = ["command", "cmd", "script"].into_iter().find(|key| self.has(key)).unwrap_or(by_name);
         let mut arguments = Map::new();
-        let command = if self.is_list(key) { json!(["bash", "-lc", input.text]) } else { json!(input.text) };
+        // Claude Code refuses to run a long `sleep` that something follows, unless that is a group of its own.
+        let text = if name == "Bash" { format!("({})", input.text) } else { input.text.clone() };
+        let command = if self.is_list(key) { json!(["bash", "-lc", text]) } else { json!(text) };
         arguments.insert(key.to_owned(), command);
         if self.has("description") {
             arguments.insert("description".to_owned(), json!("Run a command"));

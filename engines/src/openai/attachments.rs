@@ -72,13 +72,13 @@ impl Part {
     }
 }
 
-enum Kind {
+pub(crate) enum Kind {
     Image(&'static str),
     Text,
 }
 
 impl Kind {
-    fn of(media_type: &str) -> Option<Self> {
+    pub(crate) fn of(media_type: &str) -> Option<Self> {
         let bare = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if let Some(image) = IMAGES.into_iter().find(|image| *image == bare) {
             return Some(Self::Image(image));
@@ -103,7 +103,7 @@ pub(super) fn check(messages: &[InputMessage]) -> Result<(), EngineError> {
 }
 
 /// RFC 4648, with padding.
-fn base64(data: &[u8]) -> String {
+pub(crate) fn base64(data: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut encoded = String::with_capacity(data.len().div_ceil(3) * 4);
     for three in data.chunks(3) {

@@ -11,7 +11,7 @@ const NOTES_BYTES: usize = 1024;
 
 /// What a tool said, as the model and the store get it: bounded, and without NUL. A text that has been through this
 /// comes out as it is.
-pub(super) fn result(text: String) -> String {
+pub(crate) fn result(text: String) -> String {
     let text = clean(text);
     if text.len() <= HEAD_BYTES + TAIL_BYTES + NOTES_BYTES {
         text

@@ -151,7 +151,7 @@ impl<'de> Visitor<'de> for CountVisitor {
 
 /// JSON with what no Rust string can hold replaced by U+FFFD: broken UTF-8, and escaped surrogates without their
 /// other half (a server that cuts text between UTF-16 units writes such).
-pub(super) fn repaired(json: &[u8]) -> String {
+pub(crate) fn repaired(json: &[u8]) -> String {
     let text = String::from_utf8_lossy(json);
     let mut whole = String::with_capacity(text.len());
     let mut rest = &*text;

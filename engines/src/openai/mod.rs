@@ -25,8 +25,8 @@
 //! summary (`compaction`).
 
 mod answer;
-mod attachments;
-mod bounded;
+pub(crate) mod attachments;
+pub(crate) mod bounded;
 mod call;
 mod calls;
 mod compaction;
@@ -35,7 +35,7 @@ mod execution;
 mod failure;
 mod host;
 mod host_tools;
-mod lenient;
+pub(crate) mod lenient;
 mod message;
 mod overflow;
 mod protocol;
@@ -48,7 +48,7 @@ mod sse;
 mod stream;
 mod toolbox;
 mod turn;
-mod usage;
+pub(crate) mod usage;
 
 use std::fmt;
 use std::sync::Arc;

@@ -45,14 +45,14 @@ impl ReportedUsage {
 
 /// Prices in trillionths of a dollar per token: whole numbers, down to a millionth of a dollar per million tokens.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rates {
+pub(crate) struct Rates {
     input: i128,
     output: i128,
     cache: i128,
 }
 
 impl Rates {
-    pub(super) fn new(prices: Prices) -> Result<Self, EngineError> {
+    pub(crate) fn new(prices: Prices) -> Result<Self, EngineError> {
         Ok(Self {
             input: picodollars_per_token(prices.input)?,
             output: picodollars_per_token(prices.output)?,
@@ -61,7 +61,7 @@ impl Rates {
     }
 
     /// Summed exactly and rounded once.
-    fn cost_nanos(self, usage: &Usage) -> i64 {
+    pub(crate) fn cost_nanos(self, usage: &Usage) -> i64 {
         let picodollars = i128::from(usage.input_tokens) * self.input
             + i128::from(usage.output_tokens) * self.output
             + i128::from(usage.cache_tokens) * self.cache;
@@ -84,7 +84,7 @@ fn picodollars_per_token(dollars_per_million: f64) -> Result<i128, EngineError> 
 }
 
 /// The sum of two model calls. A cost that is unknown in part is unknown.
-pub(super) fn sum(a: Usage, b: Usage) -> Usage {
+pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_add(b.input_tokens),
         output_tokens: a.output_tokens.saturating_add(b.output_tokens),

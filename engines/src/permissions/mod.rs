@@ -118,6 +118,16 @@ impl Permissions {
         parts.map(|part| self.judge(tool, Some(&part))).max().unwrap_or_else(|| self.judge(tool, None))
     }
 
+    /// The tools of which no call ever runs, as far as rules name them.
+    pub(crate) fn never(&self) -> impl Iterator<Item = &str> {
+        let has_words = |tool: &str| {
+            let mut others = self.allow.iter().chain(&self.ask);
+            others.any(|other| other.tool == tool && !other.words.is_empty())
+        };
+        let whole = self.deny.iter().filter(|rule| rule.words.is_empty()).map(|rule| &*rule.tool);
+        whole.filter(move |tool| !has_words(tool))
+    }
+
     /// The verdict of the most specific rule, among equals the strictest.
     fn judge(&self, tool: &str, part: Option<&command::Part<'_>>) -> Verdict {
         let lists = [(Verdict::Allow, &self.allow), (Verdict::Ask, &self.ask), (Verdict::Deny, &self.deny)];

@@ -11,11 +11,11 @@ fn arguments(spec: &str, kind: Kind) -> String {
 #[test]
 fn each_tool_gets_what_it_wants() {
     let cases = [
-        (Kind::Shell, r#"{"name":"Bash"}"#, r#"{"command":"do it"}"#),
+        (Kind::Shell, r#"{"name":"Bash"}"#, r#"{"command":"(do it)"}"#),
         (
             Kind::Shell,
             r#"{"name":"Bash","input_schema":{"properties":{"command":{},"description":{}}}}"#,
-            r#"{"command":"do it","description":"Run a command"}"#,
+            r#"{"command":"(do it)","description":"Run a command"}"#,
         ),
         (Kind::Shell, r#"{"type":"function","name":"exec_command"}"#, r#"{"cmd":"do it"}"#),
         (
@@ -36,6 +36,11 @@ fn each_tool_gets_what_it_wants() {
         ),
         (Kind::Plan, r#"{"name":"ExitPlanMode"}"#, r#"{"plan":"do it"}"#),
         (Kind::Spawn, r#"{"name":"spawn_agent"}"#, r#"{"agent":"other","message":"do it","mode":"wait"}"#),
+        (
+            Kind::Spawn,
+            r#"{"name":"Agent","input_schema":{"properties":{"prompt":{}}}}"#,
+            r#"{"description":"other","prompt":"do it","subagent_type":"general-purpose","run_in_background":false}"#,
+        ),
     ];
     for (kind, spec, expected) in cases {
         let (made, expected): (Value, Value) =

@@ -1,0 +1,141 @@
+//! How the CLI is started: its arguments and its environment.
+
+use std::ffi::OsString;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+use super::settings::Settings;
+use crate::contract::OpenSession;
+use crate::mcp::{self, Transport};
+use crate::process::{Environment, Spec, Stdin};
+
+/// Never offered: by these, processes that share a configuration folder see one another and talk.
+const NEVER: [&str; 2] = ["ListAgents", "SendMessage"];
+
+/// The CLI asks us about each call of each tool, also of those that it thinks harmless.
+const ASK_ALWAYS: &str = r#"{"permissions":{"ask":["*"]}}"#;
+
+/// Told to every process. See the CLI's documentation on its environment.
+const ENVIRONMENT: [(&str, &str); 5] = [
+    ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+    ("DISABLE_TELEMETRY", "1"),
+    ("DISABLE_AUTOUPDATER", "1"),
+    ("DISABLE_ERROR_REPORTING", "1"),
+    ("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "1"),
+];
+
+/// Which native session a process opens.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Native<'a> {
+    /// A new one, with this id.
+    New(&'a str),
+    /// One that has a transcript.
+    Resumed(&'a str),
+}
+
+/// What is to be started for a session. `mcp` is the file of [`write_mcp`].
+pub(super) fn spec(
+    settings: &Settings,
+    session: &OpenSession,
+    native: Native<'_>,
+    mcp: Option<PathBuf>,
+) -> Spec {
+    let (program, before) =
+        settings.command.split_first().map_or(("claude", &[][..]), |(first, rest)| (first, rest));
+    let mut spec = Spec::new(program, &session.cwd);
+    spec.args = before.iter().map(OsString::from).chain(arguments(settings, session, native, mcp)).collect();
+    spec.environment = environment(settings);
+    spec.owner = Some(session.owner.clone().unwrap_or_else(|| session.session.clone()));
+    spec.stdin = Stdin::Piped;
+    spec
+}
+
+fn arguments(
+    settings: &Settings,
+    session: &OpenSession,
+    native: Native<'_>,
+    mcp: Option<PathBuf>,
+) -> Vec<OsString> {
+    let mut args = Vec::new();
+    let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
+    add(&["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+    add(&["--permission-prompt-tool", "stdio", "--include-partial-messages", "--replay-user-messages"]);
+    // The instructions of today, not those that the conversation began with.
+    add(&["--system-prompt-snapshot", "off"]);
+    match native {
+        Native::New(id) => add(&["--session-id", id]),
+        Native::Resumed(id) => add(&["--resume", id]),
+    }
+    if let Some(model) = session.model.as_deref().or(settings.model.as_deref()) {
+        add(&["--model", model]);
+    }
+    add(&["--permission-mode", settings.permission_mode.as_deref().unwrap_or("default")]);
+    add(&["--setting-sources", &settings.setting_sources.join(","), "--settings", ASK_ALWAYS]);
+    if let Some(tools) = &settings.tools {
+        add(&["--tools", &tools.join(",")]);
+    }
+    if let Some(most) = settings.max_iterations {
+        add(&["--max-turns", &most.to_string()]);
+    }
+    add(&["--strict-mcp-config"]);
+    let hidden: Vec<_> = NEVER.into_iter().chain(settings.permissions.never()).collect();
+    add(&["--disallowedTools", &hidden.join(",")]);
+    if let Some(file) = mcp {
+        args.extend(["--mcp-config".into(), file.into()]);
+    }
+    args
+}
+
+fn environment(settings: &Settings) -> Environment {
+    let ours = ENVIRONMENT.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let mut set: Vec<_> = ours.into_iter().collect();
+    set.push(("CLAUDE_CODE_MAX_RETRIES".into(), settings.max_retries.to_string().into()));
+    set.extend(settings.env.iter().map(|(name, value)| (name.into(), value.reveal().into())));
+    set.push(("CLAUDE_CONFIG_DIR".into(), settings.config_dir.clone().into()));
+    Environment { pass: Vec::new(), set }
+}
+
+/// Writes the MCP servers where only we can read them: their keys must not stand in a command line. Blocks.
+pub(super) fn write_mcp(settings: &Settings) -> io::Result<Option<PathBuf>> {
+    if settings.mcp.is_empty() {
+        return Ok(None);
+    }
+    let servers: Map<_, _> =
+        settings.mcp.iter().map(|server| (server.name.clone(), mcp_server(server))).collect();
+    let content = json!({"mcpServers": servers}).to_string();
+    // Agents share the folder; those with the same servers share the file.
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    let file = settings.config_dir.join(format!("mcp-{:016x}.json", hasher.finish()));
+    if fs::read_to_string(&file).is_ok_and(|there| there == content) {
+        return Ok(Some(file));
+    }
+    fs::create_dir_all(&settings.config_dir)?;
+    let new = file.with_extension(uuid::Uuid::now_v7().to_string());
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)?
+        .write_all(content.as_bytes())?;
+    fs::rename(&new, &file)?;
+    Ok(Some(file))
+}
+
+fn mcp_server(server: &mcp::Settings) -> Value {
+    let revealed =
+        |secrets: &std::collections::BTreeMap<String, crate::openai::Secret>| -> Map<String, Value> {
+            secrets.iter().map(|(name, value)| (name.clone(), value.reveal().into())).collect()
+        };
+    match &server.transport {
+        Transport::Command { program, args, environment, .. } => {
+            json!({"type": "stdio", "command": program, "args": args, "env": revealed(environment)})
+        }
+        Transport::Http { url, headers } => json!({"type": "http", "url": url, "headers": revealed(headers)}),
+    }
+}

@@ -1,0 +1,452 @@
+//! What the CLI's lines mean: lines in, events out, without a process.
+//!
+//! The CLI has *turns* of its own: what it does from one `result` to the next. `command_lifecycle` tells which of our
+//! lines such a turn is about, from the beginning or from the moment that one is folded in. The turn that the worker has
+//! sent is answered by the turn of the CLI that one of its lines has started; what happens in others is nobody's answer.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::asks::{Asks, Outcome};
+use super::failure;
+use super::link;
+use super::message::{Piece, Writing};
+use super::protocol::{Block, CommandState, Ended, Line, TurnResult, text};
+use super::usage::{Meter, Totals};
+use crate::contract::{Answer, AssistantMessage, EngineError, EngineEvent, ToolCall, TurnDone};
+use crate::openai::bounded;
+use crate::permissions::Permissions;
+
+/// Requests of ours, by which their replies are known.
+pub(super) const INITIALIZE: &str = "initialize";
+pub(super) const BASELINE: &str = "baseline";
+const SPENT: &str = "spent";
+const INTERRUPT: &str = "interrupt";
+
+/// A line that we have written and that the CLI has not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct Command {
+    /// The messages that its result answers.
+    pub(super) answers: Vec<String>,
+    /// Those whose delivery it is.
+    pub(super) delivers: Vec<String>,
+}
+
+/// Why a turn is being ended.
+#[derive(Debug, Clone)]
+pub(super) enum Ending {
+    Interrupted,
+    NoProgress(Duration),
+    Limit(String),
+}
+
+impl Ending {
+    pub(super) fn event(self) -> EngineEvent {
+        match self {
+            Self::Interrupted => EngineEvent::Interrupted,
+            Self::NoProgress(limit) => EngineEvent::Failed(EngineError::NoProgress(limit)),
+            Self::Limit(reason) => EngineEvent::Failed(EngineError::Limit(reason)),
+        }
+    }
+}
+
+/// The turn that the worker has sent.
+#[derive(Debug, Default)]
+struct Turn {
+    lines: Vec<String>,
+    ending: Option<Ending>,
+    /// The last message of it is an answer: it calls no tools.
+    has_answer: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Reading {
+    permissions: Permissions,
+    max_cost_nanos: Option<i64>,
+    meter: Meter,
+    /// By the uuid of the line.
+    commands: HashMap<String, Command>,
+    turn: Option<Turn>,
+    /// The lines that the CLI's running turn is about.
+    started: Vec<String>,
+    writing: Option<Writing>,
+    /// Calls of the main chain without a result.
+    calls: HashMap<String, ToolCall>,
+    /// Results that came before the message that makes their calls was complete.
+    early: Vec<Ended>,
+    asks: Asks,
+    /// The last message that nobody asked for, until it is known what its turn has cost.
+    autonomous: Option<AssistantMessage>,
+    is_compacted: bool,
+    is_ready: bool,
+    /// To be told, in order.
+    pub(super) events: VecDeque<EngineEvent>,
+    /// To be written to the CLI.
+    pub(super) replies: Vec<Value>,
+}
+
+impl Reading {
+    pub(super) fn new(permissions: Permissions, max_cost_nanos: Option<i64>, meter: Meter) -> Self {
+        Self {
+            permissions,
+            max_cost_nanos,
+            meter,
+            commands: HashMap::new(),
+            turn: None,
+            started: Vec::new(),
+            writing: None,
+            calls: HashMap::new(),
+            early: Vec::new(),
+            asks: Asks::default(),
+            autonomous: None,
+            is_compacted: false,
+            is_ready: false,
+            events: VecDeque::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    /// What the process has used before.
+    pub(super) fn set_baseline(&mut self, totals: Totals) {
+        self.meter.before = Some(totals);
+    }
+
+    /// Whether the CLI has started up.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.turn.is_some()
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.asks.is_open()
+    }
+
+    /// The lines by which the CLI has these messages already.
+    pub(super) fn lines_of(&self, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
+        let has = |command: &Command| command.answers.iter().any(|id| is_asked(id));
+        self.commands.iter().filter(|(_, command)| has(command)).map(|(line, _)| line.clone()).collect()
+    }
+
+    pub(super) fn has_message(&self, id: &str) -> bool {
+        self.commands.values().any(|command| command.answers.iter().any(|answered| answered == id))
+    }
+
+    pub(super) fn wrote(&mut self, line: String, command: Command) {
+        self.commands.insert(line, command);
+    }
+
+    /// A turn begins that these lines are about.
+    pub(super) fn begin(&mut self, lines: Vec<String>) {
+        self.turn = Some(Turn { lines, ..Turn::default() });
+    }
+
+    /// Has the CLI stop the turn, which then ends as said.
+    pub(super) fn stop(&mut self, ending: Ending) {
+        if let Some(turn) = &mut self.turn {
+            // Who asks first is right.
+            turn.ending.get_or_insert(ending);
+            self.replies.push(link::interrupt(INTERRUPT));
+        }
+    }
+
+    /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
+    pub(super) fn give_up(&mut self, other: EngineEvent) {
+        if let Some(turn) = self.turn.take() {
+            self.events.push_back(turn.ending.map_or(other, Ending::event));
+        }
+    }
+
+    pub(super) fn answer(&mut self, id: &str, answer: Answer) {
+        let outcome = self.asks.answer(id, answer, &self.permissions);
+        self.follow(outcome);
+    }
+
+    /// Decides one question of the CLI, where there is one that can be decided now. Call it once all events are told: tools
+    /// run only once whoever keeps messages has kept the one that calls them.
+    pub(super) fn decide(&mut self) -> bool {
+        let is_written = self.writing.is_none();
+        let outcome = self.asks.decide(&self.permissions, |ask| ask.is_side_chain || is_written);
+        self.follow(outcome)
+    }
+
+    fn follow(&mut self, outcome: Option<Outcome>) -> bool {
+        match outcome {
+            None => return false,
+            Some(Outcome::Asked(event)) => self.events.push_back(event),
+            Some(Outcome::Reply(line, call)) => {
+                self.replies.push(line);
+                self.events.extend(call.map(EngineEvent::ToolStarted));
+            }
+        }
+        true
+    }
+
+    /// Whether what happens now is the running turn's.
+    fn is_ours(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| turn.lines.iter().any(|line| self.started.contains(line)))
+    }
+
+    pub(super) fn read(&mut self, line: Line) {
+        match line {
+            Line::Command { uuid, state: CommandState::Started } => self.started(uuid),
+            Line::Command { uuid, state: CommandState::Cancelled } => self.cancelled(&uuid),
+            Line::Idle => self.idle(),
+            Line::Stream(event) => self.stream(&event),
+            Line::Block(block) => self.block(block),
+            Line::ToolResult(ended) => self.tool_result(ended),
+            Line::SideChain { call, text } => {
+                if !text.is_empty() && self.is_ours() {
+                    self.events.push_back(EngineEvent::ToolOutput { id: call, text });
+                }
+            }
+            Line::Compacted => self.is_compacted = true,
+            Line::Synthetic(summary) => {
+                if std::mem::take(&mut self.is_compacted) {
+                    let usage = self.meter.priced(Default::default());
+                    self.events.push_back(EngineEvent::Compacted { summary, replaced: 0, usage });
+                }
+            }
+            Line::Retry { attempt, delay, status } => {
+                if self.is_ours() {
+                    self.events.push_back(EngineEvent::Retry { attempt, delay, status });
+                }
+            }
+            Line::Result(result) => self.result(&result),
+            Line::Ask(ask) => {
+                // Of a message without a stream nothing else tells the end.
+                if self.writing.as_ref().is_some_and(|writing| !writing.is_streamed()) {
+                    self.finish_message();
+                }
+                let refused = self.asks.push(ask);
+                self.replies.extend(refused);
+            }
+            Line::CancelAsk(id) => {
+                if self.asks.cancel(&id) {
+                    self.events.push_back(EngineEvent::Withdrawn { id });
+                }
+            }
+            Line::Unsupported { id, subtype } => {
+                let error = format!("Unsupported control request subtype: {subtype}");
+                let response = json!({"subtype": "error", "request_id": id, "error": error});
+                self.replies.push(json!({"type": "control_response", "response": response}));
+            }
+            Line::Reply { id, result } => self.reply(&id, result),
+            Line::Command { .. } | Line::Other => {}
+        }
+    }
+
+    fn started(&mut self, line: String) {
+        if let Some(command) = self.commands.get_mut(&line)
+            && !command.delivers.is_empty()
+        {
+            self.events.push_back(EngineEvent::Delivered(std::mem::take(&mut command.delivers)));
+        }
+        self.started.push(line);
+        // An interrupt that came before this has stopped nothing.
+        if self.is_ending() && self.is_ours() {
+            self.replies.push(link::interrupt(INTERRUPT));
+        }
+    }
+
+    fn cancelled(&mut self, line: &str) {
+        if self.started.iter().any(|started| started == line) {
+            // Its result tells.
+            return;
+        }
+        self.commands.remove(line);
+        let Some(turn) = &mut self.turn else { return };
+        turn.lines.retain(|kept| kept != line);
+        if turn.lines.is_empty() {
+            let detail = "the CLI has dropped the message".to_owned();
+            self.give_up(EngineEvent::Failed(EngineError::Provider {
+                status: None,
+                retry_after: None,
+                detail,
+            }));
+        }
+    }
+
+    /// Nothing runs any more. Where no result has told of the turn's end, none will.
+    fn idle(&mut self) {
+        if self.is_ours() {
+            self.end_segment();
+            let detail = "the CLI has told no result, or one that could not be read".to_owned();
+            self.give_up(EngineEvent::Failed(EngineError::Provider {
+                status: None,
+                retry_after: None,
+                detail,
+            }));
+        }
+    }
+
+    fn stream(&mut self, event: &Value) {
+        if text(&event["type"]) == "message_start" {
+            // What an earlier one has not ended, it never will: the model is asked again.
+            self.writing = Some(Writing::start(event));
+            return;
+        }
+        let Some(writing) = &mut self.writing else { return };
+        match writing.piece(event) {
+            Piece::Delta(delta) if self.is_ours() => self.events.push_back(delta),
+            Piece::End => self.finish_message(),
+            Piece::Delta(_) | Piece::Nothing => {}
+        }
+    }
+
+    fn block(&mut self, block: Block) {
+        if block.is_synthetic {
+            return;
+        }
+        if block.is_aborted {
+            // What was written came as deltas.
+            self.writing = None;
+            return;
+        }
+        if self.writing.as_ref().is_some_and(|writing| writing.is_another(&block)) {
+            match &self.writing {
+                Some(writing) if writing.is_streamed() => self.writing = None,
+                _ => self.finish_message(),
+            }
+        }
+        self.writing.get_or_insert_default().add(block);
+    }
+
+    fn finish_message(&mut self) {
+        let Some(writing) = self.writing.take() else { return };
+        let was_streamed = writing.is_streamed();
+        let Some(mut message) = writing.finish() else { return };
+        message.usage = self.meter.priced(message.usage);
+        if !self.is_ours() {
+            let before = self.autonomous.replace(message);
+            self.events.extend(before.map(EngineEvent::Autonomous));
+            return;
+        }
+        if !was_streamed && !message.content.is_empty() {
+            self.events.push_back(EngineEvent::Delta(message.content.clone()));
+        }
+        let calls = !message.tool_calls.is_empty();
+        self.calls.extend(message.tool_calls.iter().map(|call| (call.id.clone(), call.clone())));
+        if let Some(turn) = &mut self.turn {
+            turn.has_answer = !calls;
+        }
+        if calls && self.max_cost_nanos.is_some() {
+            self.replies.push(link::request(SPENT, &json!({"subtype": "get_usage"})));
+        }
+        self.events.push_back(EngineEvent::MessageDone(message));
+        for ended in std::mem::take(&mut self.early) {
+            self.tool_result(ended);
+        }
+    }
+
+    fn tool_result(&mut self, ended: Ended) {
+        match &self.writing {
+            Some(writing) if writing.is_streamed() => return self.early.push(ended),
+            Some(_) => self.finish_message(),
+            None => {}
+        }
+        if let Some(call) = self.calls.remove(&ended.id) {
+            let Ended { id, is_error, text } = ended;
+            let result = bounded::result(text);
+            self.events.push_back(EngineEvent::ToolDone { id, name: call.name, success: !is_error, result });
+        }
+    }
+
+    fn reply(&mut self, id: &str, result: Result<Value, String>) {
+        match (id, result) {
+            (INITIALIZE, _) => self.is_ready = true,
+            (BASELINE, Ok(reply)) => self.meter.before = Totals::of_session(&reply),
+            (SPENT, Ok(reply)) => {
+                let spent = Totals::of_session(&reply)
+                    .zip(self.meter.before)
+                    .map(|(now, then)| now.nanos_since(&then));
+                if let Some((spent, most)) = spent.zip(self.max_cost_nanos)
+                    && spent >= most
+                {
+                    self.stop(Ending::Limit(format!(
+                        "it has cost {} USD, and its agent may spend {} USD",
+                        dollars(spent),
+                        dollars(most)
+                    )));
+                }
+            }
+            (_, Err(error)) => tracing::debug!(id, error, "the CLI has refused a request"),
+            _ => {}
+        }
+    }
+
+    fn result(&mut self, result: &TurnResult) {
+        self.finish_message();
+        let used = self.meter.read(result);
+        let (is_ours, mut lines) = (self.is_ours(), self.end_segment());
+        for line in &result.answers {
+            if !lines.contains(line) {
+                lines.push(line.clone());
+            }
+        }
+        let is_ours =
+            is_ours || self.turn.as_ref().is_some_and(|turn| turn.lines.iter().any(|l| lines.contains(l)));
+        let answered: Vec<_> = lines
+            .iter()
+            .filter_map(|line| self.commands.remove(line))
+            .flat_map(|command| command.answers)
+            .collect();
+        let failed = failure::of_result(result);
+        if !is_ours {
+            let message = self.autonomous.take().map(|message| {
+                let usage = crate::contract::Usage { cost_nanos: used.cost_nanos, ..message.usage };
+                EngineEvent::Autonomous(AssistantMessage { usage, ..message })
+            });
+            self.events.extend(message);
+            // The CLI could not even begin.
+            if let Some(error @ EngineError::ResumeDropped(_)) = failed {
+                self.give_up(EngineEvent::Failed(error));
+            }
+            return;
+        }
+        let Some(turn) = self.turn.take() else { return };
+        let last = match (turn.ending, failed) {
+            (Some(ending), _) => ending.event(),
+            (None, Some(error)) => EngineEvent::Failed(error),
+            (None, None) => {
+                if !turn.has_answer {
+                    // A command of the CLI's own, or a turn that a tool has ended.
+                    let content = result.text.clone();
+                    let message = AssistantMessage {
+                        content,
+                        usage: self.meter.priced(Default::default()),
+                        ..Default::default()
+                    };
+                    self.events.push_back(EngineEvent::MessageDone(message));
+                }
+                EngineEvent::TurnDone(TurnDone {
+                    iterations: result.iterations.max(1),
+                    usage: used,
+                    answered,
+                })
+            }
+        };
+        self.events.push_back(last);
+    }
+
+    /// The CLI's turn is over. Gives the lines that it was about.
+    fn end_segment(&mut self) -> Vec<String> {
+        self.writing = None;
+        self.calls.clear();
+        self.early.clear();
+        std::mem::take(&mut self.started)
+    }
+}
+
+fn dollars(nanos: i64) -> String {
+    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos.rem_euclid(1_000_000_000));
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

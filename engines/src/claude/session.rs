@@ -1,0 +1,378 @@
+//! A session: its process, and the turns that run in it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::json;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::earlier::{self, Continuation};
+use super::lines::Read;
+use super::link::{self, Link};
+use super::protocol::Line;
+use super::reading::{self, Command, Ending, Reading};
+use super::usage::Totals;
+use super::{Agent, command, failure, input};
+use crate::contract::{
+    Answer, ContextMessage, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native,
+    OpenSession, TurnDone, TurnInput,
+};
+
+/// How long a process may take to be ready: a long conversation on a busy host needs most of a minute.
+const STARTUP: Duration = Duration::from_mins(2);
+
+/// How long a turn may take to end after an interrupt; then the process is killed.
+const ENDING: Duration = Duration::from_secs(10);
+
+pub(super) struct Session {
+    agent: Arc<Agent>,
+    spec: OpenSession,
+    native: Native,
+    link: Option<Link>,
+    /// What the end of the process will have told.
+    dying: Option<BoxFuture<'static, EngineEvent>>,
+    reading: Reading,
+    /// The uuids that this process has had: another line with one of them it would ignore.
+    used: HashSet<String>,
+    /// When the CLI was last heard, or got something to do.
+    heard: Instant,
+    /// What was last heard, for whoever looks for the reason of a silence.
+    last: String,
+    odd: String,
+    ends_by: Option<Instant>,
+}
+
+impl Session {
+    /// Starts the process; it starts up while nobody waits for it.
+    pub(super) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
+        let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
+        let native = Native { id, cwd: spec.cwd.clone() };
+        let reading = agent.reading();
+        let mut session = Self {
+            agent,
+            spec,
+            native,
+            link: None,
+            dying: None,
+            reading,
+            used: HashSet::new(),
+            heard: Instant::now(),
+            last: String::new(),
+            odd: String::new(),
+            ends_by: None,
+        };
+        let has_transcript = session.has_transcript().await;
+        if session.spec.native_session.is_some() && !has_transcript {
+            return Err(EngineError::ResumeDropped(format!(
+                "there is no transcript of {}",
+                session.native.id
+            )));
+        }
+        session.start(has_transcript).await?;
+        Ok(session)
+    }
+
+    async fn has_transcript(&mut self) -> bool {
+        let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
+        super::blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
+    }
+
+    async fn start(&mut self, has_transcript: bool) -> Result<(), EngineError> {
+        let agent = Arc::clone(&self.agent);
+        let mcp = super::blocking(move || {
+            command::write_mcp(&agent.settings).map_err(|error| {
+                EngineError::Unavailable(format!("the MCP servers could not be written down: {error}"))
+            })
+        })
+        .await?;
+        let id = &*self.native.id;
+        let native = if has_transcript { command::Native::Resumed(id) } else { command::Native::New(id) };
+        let link = Link::start(command::spec(&self.agent.settings, &self.spec, native, mcp))?;
+        let mut initialize = json!({"subtype": "initialize"});
+        if !self.agent.settings.instructions.is_empty() {
+            // Not as an argument: those have a limit, and are seen by all users of the host.
+            initialize["appendSystemPrompt"] = json!(self.agent.settings.instructions);
+        }
+        link.write(&link::request(reading::INITIALIZE, &initialize));
+        self.reading = self.agent.reading();
+        if has_transcript {
+            // A resumed process goes on from the totals of the one before.
+            link.write(&link::request(reading::BASELINE, &json!({"subtype": "get_usage"})));
+        } else {
+            self.reading.set_baseline(Totals::default());
+        }
+        self.used.clear();
+        self.odd.clear();
+        self.link = Some(link);
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Ends the process, and begins the native session with a conversation.
+    async fn seed(&mut self, context: Vec<ContextMessage>) -> Result<(), EngineError> {
+        if let Some(link) = self.link.take() {
+            link.end(false).await;
+        }
+        let (agent, native, model) = (Arc::clone(&self.agent), self.native.clone(), self.spec.model.clone());
+        super::blocking(move || {
+            let model = model.as_deref().or(agent.settings.model.as_deref()).unwrap_or_default();
+            agent.transcripts.seed(&native, &context, model).map(drop)
+        })
+        .await?;
+        self.start(true).await
+    }
+
+    async fn continuation(&mut self, input: TurnInput) -> Result<Continuation, EngineError> {
+        let Some(earlier) = input.earlier else {
+            return Ok(Continuation { unsent: input.messages, ..Continuation::default() });
+        };
+        let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
+        super::blocking(move || {
+            earlier::look_up(&agent.transcripts, &native, input.messages, &earlier, &agent.meter())
+        })
+        .await
+    }
+
+    /// Writes a line for these messages, by a uuid that the process does not know yet: the first one's id where it can be.
+    fn write_messages(&mut self, messages: &[InputMessage], command: Command) -> String {
+        let id = messages.first().map(|message| &message.id);
+        let usable = id.filter(|id| Uuid::try_parse(id).is_ok() && !self.used.contains(*id));
+        let uuid = usable.cloned().unwrap_or_else(|| Uuid::now_v7().to_string());
+        self.used.insert(uuid.clone());
+        let line = input::line(&uuid, messages, !self.agent.settings.slash_commands);
+        if let Some(link) = &self.link {
+            link.write(&line);
+        }
+        self.reading.wrote(uuid.clone(), command);
+        uuid
+    }
+
+    fn flush(&mut self) {
+        for line in self.reading.replies.drain(..) {
+            if let Some(link) = &self.link {
+                link.write(&line);
+            }
+        }
+    }
+
+    fn heard(&mut self, read: Read) {
+        self.heard = Instant::now();
+        match read {
+            Read::Json(value) => {
+                let kind = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+                self.last = format!("{} {}", kind("type"), kind("subtype"));
+                self.reading.read(Line::read(&value));
+            }
+            Read::Odd(text) => {
+                tracing::warn!(session = self.spec.session, text, "the CLI said something that is no JSON");
+                self.odd = text;
+            }
+            Read::TooLong(bytes) => {
+                tracing::warn!(
+                    session = self.spec.session,
+                    bytes,
+                    "a line of the CLI was too long and is dropped"
+                );
+            }
+        }
+    }
+
+    /// By when something has to happen.
+    fn deadline(&self) -> Option<Instant> {
+        if self.ends_by.is_some() {
+            return self.ends_by;
+        }
+        if !self.reading.is_ready() {
+            return Some(self.heard + STARTUP);
+        }
+        // A person may take any time.
+        (!self.reading.is_asking()).then(|| self.heard + self.agent.settings.no_progress)
+    }
+
+    /// Nothing has happened for too long.
+    fn overdue(&mut self) {
+        if self.ends_by.is_some() || !self.reading.is_ready() {
+            self.kill(false);
+            return;
+        }
+        let limit = self.agent.settings.no_progress;
+        tracing::warn!(session = self.spec.session, last = self.last, ?limit, "the CLI is silent");
+        self.stop(Ending::NoProgress(limit));
+    }
+
+    fn stop(&mut self, ending: Ending) {
+        if self.reading.is_running() && !self.reading.is_ending() {
+            self.reading.stop(ending);
+            self.ends_by = Some(Instant::now() + ENDING);
+        }
+        self.flush();
+    }
+
+    /// Ends the process, which has ended itself or has to; then the turn ends.
+    fn kill(&mut self, has_ended: bool) {
+        let Some(link) = self.link.take() else { return };
+        let (was_ready, odd) = (self.reading.is_ready(), std::mem::take(&mut self.odd));
+        self.dying = Some(
+            async move {
+                let (status, stderr) = link.end(has_ended).await;
+                EngineEvent::Failed(if was_ready || has_ended {
+                    failure::of_exit(status, &stderr, &odd)
+                } else {
+                    EngineError::Unavailable(format!(
+                        "Claude Code was not ready within {STARTUP:?}: {}",
+                        stderr.trim()
+                    ))
+                })
+            }
+            .boxed(),
+        );
+    }
+}
+
+#[async_trait]
+impl EngineSession for Session {
+    fn native_session(&self) -> Option<&str> {
+        Some(&self.native.id)
+    }
+
+    fn is_warm(&self) -> bool {
+        let lives = self.link.as_ref().is_some_and(|link| !link.has_ended());
+        lives && !self.reading.is_running() && self.reading.events.is_empty()
+    }
+
+    async fn send(&mut self, mut input: TurnInput) -> Result<(), EngineError> {
+        let refused = |reason: &str| Err(EngineError::Unavailable(reason.to_owned()));
+        if self.reading.is_running() || !self.reading.events.is_empty() {
+            return refused("a turn is already running in this session");
+        }
+        if input.messages.is_empty() {
+            return refused("a turn needs a message to answer");
+        }
+        let context = std::mem::take(&mut input.context);
+        if !context.is_empty() {
+            self.seed(context).await?;
+        } else if self.link.as_ref().is_none_or(Link::has_ended) {
+            let has_transcript = self.has_transcript().await;
+            self.start(has_transcript).await?;
+        }
+        let all: Vec<_> = input.messages.iter().map(|message| message.id.clone()).collect();
+        let Continuation { events, usage, iterations, delivered, mut unsent, is_open } =
+            self.continuation(input).await?;
+        self.heard = Instant::now();
+        self.ends_by = None;
+        if !delivered.is_empty() {
+            self.reading.events.push_back(EngineEvent::Delivered(delivered));
+        }
+        self.reading.events.extend(events);
+
+        let mut lines = self.reading.lines_of(|id| all.iter().any(|asked| asked == id));
+        unsent.retain(|message| !self.reading.has_message(&message.id));
+        let delivers: Vec<_> = unsent.iter().map(|message| message.id.clone()).collect();
+        if is_open {
+            // Found again by the first message that is sent with it.
+            let id = unsent.first().map(|message| message.id.clone()).unwrap_or_default();
+            let note = InputMessage { id, text: earlier::NOTE.to_owned(), attachments: Vec::new() };
+            unsent.insert(0, note);
+            lines.push(self.write_messages(&unsent, Command { answers: all.clone(), delivers }));
+        } else if !unsent.is_empty() {
+            let answers = all.iter().filter(|id| !self.reading.has_message(id)).cloned().collect();
+            lines.push(self.write_messages(&unsent, Command { answers, delivers }));
+        }
+        if lines.is_empty() {
+            let done = TurnDone { iterations: iterations.max(1), usage, answered: all };
+            self.reading.events.push_back(EngineEvent::TurnDone(done));
+        } else {
+            self.reading.begin(lines);
+        }
+        Ok(())
+    }
+
+    async fn next(&mut self) -> EngineEvent {
+        loop {
+            self.flush();
+            if let Some(event) = self.reading.events.pop_front() {
+                if event.ends_turn() {
+                    self.ends_by = None;
+                }
+                return event;
+            }
+            if let Some(dying) = &mut self.dying {
+                let event = dying.await;
+                self.dying = None;
+                self.reading.give_up(event);
+                continue;
+            }
+            if self.reading.decide() {
+                continue;
+            }
+            if !self.reading.is_running() {
+                return std::future::pending().await;
+            }
+            if self.reading.is_ending() && self.ends_by.is_none() {
+                self.ends_by = Some(Instant::now() + ENDING);
+            }
+            let deadline = self.deadline();
+            let Some(link) = &mut self.link else {
+                // It was lost in a turn before.
+                let event = failure::of_exit(None, "", "");
+                self.reading.give_up(EngineEvent::Failed(event));
+                continue;
+            };
+            let silence = async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                read = link.read() => match read {
+                    Some(read) => self.heard(read),
+                    None => self.kill(true),
+                },
+                () = silence => self.overdue(),
+            }
+        }
+    }
+
+    async fn proceed(&mut self, _: Vec<InputMessage>) {}
+
+    async fn inject(&mut self, message: InputMessage) -> Injected {
+        let lives = self.link.as_ref().is_some_and(|link| !link.has_ended());
+        if !lives || !self.reading.is_running() || self.reading.is_ending() {
+            return Injected::NotNow;
+        }
+        if !self.reading.has_message(&message.id) {
+            let ids = vec![message.id.clone()];
+            self.write_messages(&[message], Command { answers: ids.clone(), delivers: ids });
+        }
+        Injected::Accepted
+    }
+
+    async fn answer(&mut self, id: &str, answer: Answer) {
+        self.heard = Instant::now();
+        self.reading.answer(id, answer);
+        self.flush();
+    }
+
+    async fn interrupt(&mut self) {
+        self.stop(Ending::Interrupted);
+    }
+
+    async fn close(mut self: Box<Self>, grace: Duration) {
+        if let Some(dying) = self.dying.take() {
+            dying.await;
+        }
+        if let Some(link) = self.link.take() {
+            if self.reading.is_running() {
+                link.write(&link::interrupt("close"));
+            }
+            link.close(grace).await;
+        }
+    }
+}

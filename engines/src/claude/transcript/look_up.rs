@@ -1,0 +1,90 @@
+//! What of a turn is in the transcript already.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Entry as Said;
+use super::Seen;
+use super::chain;
+use super::entry::{Entry, Kind};
+use super::message::Message;
+use crate::contract::AssistantMessage;
+
+/// What has become of the user's message of that id.
+pub(super) fn find(entries: &[Entry], message_id: &str) -> Seen {
+    let branch = chain::newest_branch(entries);
+    let Some(at) = branch.iter().position(|entry| entry.carries(message_id)) else { return Seen::Absent };
+    let mut turn = Turn::default();
+    for entry in &branch[at + 1..] {
+        let message = entry.model_message();
+        let is_new =
+            message.as_ref().is_none_or(|message| message.id.is_none() || message.id != turn.last_id);
+        if is_new && turn.is_answered() {
+            break;
+        }
+        match message {
+            Some(message) => turn.block(entry, &message),
+            None if entry.kind == Kind::User => turn.results(entry),
+            None => {}
+        }
+    }
+    if turn.is_answered() { Seen::Answered(turn.said) } else { Seen::Open(turn.said) }
+}
+
+/// What a turn has brought.
+#[derive(Default)]
+struct Turn {
+    said: Vec<Said>,
+    /// Where the messages are in it, by their ids: the result of a call can stand before the message's next block.
+    places: HashMap<String, usize>,
+    /// The names of the tools that were called, by the ids of the calls.
+    names: HashMap<String, String>,
+    open: HashSet<String>,
+    last_id: Option<String>,
+    has_ended: bool,
+}
+
+impl Turn {
+    fn block(&mut self, entry: &Entry, message: &Message) {
+        let known = message.id.as_ref().and_then(|id| self.places.get(id)).copied();
+        let place = known.unwrap_or(self.said.len());
+        if known.is_none() {
+            let new = AssistantMessage { model: message.model.clone(), ..AssistantMessage::default() };
+            self.said.push(Said::Message(new));
+            self.places.extend(message.id.clone().map(|id| (id, place)));
+        }
+        self.last_id.clone_from(&message.id);
+        self.has_ended = message.has_ended_turn() && !entry.is_cut_off();
+        let Some(Said::Message(said)) = self.said.get_mut(place) else { return };
+        said.anchor = Some(entry.uuid.clone());
+        said.usage = message.usage();
+        for block in message.blocks() {
+            said.content.push_str(&block.text);
+            if !block.thinking.is_empty() {
+                said.thinking.get_or_insert_default().push_str(&block.thinking);
+            }
+            if let Some(call) = block.call() {
+                self.open.insert(call.id.clone());
+                self.names.insert(call.id.clone(), call.name.clone());
+                said.tool_calls.push(call);
+            }
+        }
+    }
+
+    fn results(&mut self, entry: &Entry) {
+        for result in entry.results() {
+            self.open.remove(&result.call);
+            let name = self.names.get(&result.call).cloned();
+            self.said.push(Said::Result {
+                call: result.call,
+                name,
+                success: result.success,
+                text: result.text,
+            });
+            self.has_ended = false;
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.has_ended && self.open.is_empty()
+    }
+}

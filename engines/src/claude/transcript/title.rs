@@ -1,0 +1,43 @@
+//! The title of a copy that nobody has given one.
+
+use super::entry::{Entry, Kind};
+use super::file::Transcript;
+
+/// In UTF-16 units.
+const MAX_PROMPT: usize = 200;
+
+/// The source's title, or what was said first in it.
+pub(super) fn of_fork(source: &Transcript, session: &str) -> String {
+    let given = |kind, name: &str| {
+        let title: String = source.notes(kind, session).next_back()?.get(name)?;
+        Some(title).filter(|title| !title.trim().is_empty())
+    };
+    let title = given("custom-title", "customTitle")
+        .or_else(|| given("ai-title", "aiTitle"))
+        .or_else(|| source.entries.iter().find_map(prompt))
+        .unwrap_or_else(|| "Forked session".to_owned());
+    format!("{title} (fork)")
+}
+
+/// The beginning of what a person has said.
+fn prompt(entry: &Entry) -> Option<String> {
+    let is_made_up = entry.line.is("isMeta") || entry.is_summary();
+    if entry.kind != Kind::User || is_made_up {
+        return None;
+    }
+    let blocks = entry.message().blocks();
+    let text =
+        blocks.iter().map(|block| block.text.replace('\n', " ")).find(|text| !text.trim().is_empty())?;
+    let text = text.trim();
+    // Tags are the CLI's own, and so is the note about an interrupted turn.
+    if text.starts_with('<') || text.starts_with("[Request interrupted by user") {
+        return None;
+    }
+    let mut units = 0;
+    let fits = |c: &char| {
+        units += c.len_utf16();
+        units <= MAX_PROMPT
+    };
+    let begin: String = text.chars().take_while(fits).collect();
+    Some(if begin.len() < text.len() { format!("{}…", begin.trim_end()) } else { begin })
+}

@@ -1,0 +1,197 @@
+//! A host for the CLI: its folders, a model, and sessions on it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use roundhouse_engines::claude::{ClaudeCli, Settings};
+use roundhouse_engines::contract::{
+    Engine, EngineEvent, EngineSession, InputMessage, OpenSession, TurnDone, TurnInput,
+};
+use roundhouse_engines::permissions::Permissions;
+use roundhouse_oracle::{Oracle, Protocol, RecordedRequest};
+use serde_json::Value;
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// Longer than anything here takes on the slowest machine: a test that waits for it has failed.
+pub(crate) const TOO_LONG: Duration = Duration::from_mins(3);
+
+pub(crate) struct Host {
+    pub(crate) oracle: Oracle,
+    folder: TempDir,
+}
+
+/// The real CLI.
+pub(crate) fn claude() -> String {
+    std::env::var_os("ROUNDHOUSE_TEST_CLAUDE")
+        .and_then(|path| path.into_string().ok())
+        .expect("ROUNDHOUSE_TEST_CLAUDE names the CLI; `cargo xtask claude` sets it")
+}
+
+impl Host {
+    pub(crate) async fn new() -> Self {
+        let host = Self { oracle: Oracle::start().await.unwrap(), folder: tempfile::tempdir().unwrap() };
+        for folder in ["home", "config", "work"] {
+            fs::create_dir(host.path(folder)).unwrap();
+        }
+        host
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Settings with which the CLI talks to the oracle.
+    pub(crate) fn settings(&self) -> Settings {
+        let variables = [
+            ("ANTHROPIC_API_KEY", "sk-test".to_owned()),
+            ("ANTHROPIC_BASE_URL", self.oracle.base_url()),
+            ("HOME", self.path("home").display().to_string()),
+        ];
+        let env = variables.map(|(name, value)| (name.to_owned(), value.into()));
+        Settings {
+            command: vec![claude()],
+            config_dir: self.path("config"),
+            model: Some("claude-opus-5-5".to_owned()),
+            env: BTreeMap::from(env),
+            ..Settings::default()
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Session {
+        self.open_with(self.settings(), None).await
+    }
+
+    pub(crate) async fn resume(&self, native: &str) -> Session {
+        self.open_with(self.settings(), Some(native)).await
+    }
+
+    pub(crate) async fn open_with(&self, settings: Settings, native: Option<&str>) -> Session {
+        let session = ClaudeCli::new(settings).unwrap().open(self.spec(native)).await.unwrap();
+        Session(session)
+    }
+
+    pub(crate) fn spec(&self, native: Option<&str>) -> OpenSession {
+        OpenSession {
+            session: Uuid::now_v7().to_string(),
+            native_session: native.map(str::to_owned),
+            model: None,
+            cwd: self.path("work"),
+            owner: None,
+        }
+    }
+
+    /// What the model was asked, oldest first.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.oracle.requests().into_iter().filter(|request| request.protocol == Protocol::Messages).collect()
+    }
+
+    /// The texts of the last user message that the model got.
+    pub(crate) fn last_heard(&self) -> String {
+        let request = self.requests().last().unwrap().json();
+        let messages = request["messages"].as_array().unwrap();
+        let last = messages.iter().rev().find(|message| message["role"] == "user").unwrap();
+        last["content"].to_string()
+    }
+}
+
+pub(crate) fn permissions(rules: Value) -> Permissions {
+    serde_json::from_value(rules).unwrap()
+}
+
+pub(crate) fn message(text: &str) -> InputMessage {
+    InputMessage { id: Uuid::now_v7().to_string(), text: text.to_owned(), attachments: vec![] }
+}
+
+pub(crate) fn input(text: &str) -> TurnInput {
+    TurnInput { context: vec![], messages: vec![message(text)], earlier: None }
+}
+
+/// A session, and what is read of it.
+pub(crate) struct Session(pub(crate) Box<dyn EngineSession>);
+
+impl Session {
+    pub(crate) fn native(&self) -> String {
+        self.0.native_session().unwrap().to_owned()
+    }
+
+    pub(crate) async fn send(&mut self, text: &str) -> InputMessage {
+        let input = input(text);
+        let message = input.messages[0].clone();
+        self.0.send(input).await.unwrap();
+        message
+    }
+
+    pub(crate) async fn next(&mut self) -> EngineEvent {
+        tokio::time::timeout(TOO_LONG, self.0.next()).await.expect("an event in time")
+    }
+
+    /// The events up to the one that is wanted, with it.
+    pub(crate) async fn until(&mut self, is_wanted: impl Fn(&EngineEvent) -> bool) -> Vec<EngineEvent> {
+        let mut events = vec![];
+        loop {
+            let event = self.next().await;
+            let (is_wanted, ends) = (is_wanted(&event), event.ends_turn());
+            events.push(event);
+            if is_wanted {
+                return events;
+            }
+            assert!(!ends, "the turn has ended before what was waited for: {events:#?}");
+        }
+    }
+
+    /// The rest of the turn.
+    pub(crate) async fn rest(&mut self) -> Vec<EngineEvent> {
+        self.until(EngineEvent::ends_turn).await
+    }
+
+    /// A turn that is answered.
+    pub(crate) async fn chat(&mut self, text: &str) -> String {
+        self.send(text).await;
+        answer(&self.rest().await)
+    }
+
+    pub(crate) async fn close(self) {
+        self.0.close(Duration::from_secs(20)).await;
+    }
+}
+
+/// The answer of a turn that has ended well.
+pub(crate) fn answer(events: &[EngineEvent]) -> String {
+    done(events);
+    let messages = events.iter().filter_map(|event| match event {
+        EngineEvent::MessageDone(message) => Some(message),
+        _ => None,
+    });
+    let last = messages.last().expect("a message");
+    assert!(last.tool_calls.is_empty(), "a message with calls is no answer: {last:?}");
+    last.content.clone()
+}
+
+pub(crate) fn done(events: &[EngineEvent]) -> TurnDone {
+    match events.last() {
+        Some(EngineEvent::TurnDone(done)) => done.clone(),
+        other => panic!("the turn has not ended well: {other:?}"),
+    }
+}
+
+pub(crate) fn deltas(events: &[EngineEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match event {
+        EngineEvent::Delta(text) => Some(&**text),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// Whether a process with this in its command line is there.
+pub(crate) fn is_running(words: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let mut lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(words))
+}
+
+pub(crate) fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap()
+}

@@ -1,0 +1,91 @@
+//! Interrupts, at each moment of a turn.
+
+use roundhouse_engines::contract::{EngineEvent, Injected};
+use serde_json::json;
+
+use crate::host::{Host, Session, deltas, is_running, message, permissions};
+
+async fn interrupted(session: &mut Session) -> Vec<EngineEvent> {
+    session.0.interrupt().await;
+    let events = session.rest().await;
+    assert!(matches!(events.last(), Some(EngineEvent::Interrupted)), "{events:?}");
+    events
+}
+
+#[tokio::test]
+async fn right_after_the_message_on_a_cold_and_on_a_warm_process() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    for _ in 0..4 {
+        session.send("sleep 60 then say never").await;
+        interrupted(&mut session).await;
+    }
+    assert_eq!(session.chat("say after").await, "after");
+}
+
+#[tokio::test]
+async fn while_text_streams_and_what_waits_is_dropped() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    session.send("X = 5").await;
+    session.rest().await;
+    session.send("slow 60\ncount to 100").await;
+    let begun = session.until(|event| matches!(event, EngineEvent::Delta(_))).await;
+    assert_eq!(session.0.inject(message("say dropped")).await, Injected::Accepted);
+    interrupted(&mut session).await;
+    assert!(deltas(&begun).starts_with('1'));
+
+    assert!(session.0.is_warm());
+    assert_eq!(session.chat("what is X").await, "X = 5");
+    assert!(!host.last_heard().contains("say dropped"));
+}
+
+#[tokio::test]
+async fn in_a_tool_which_is_killed() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    session.send("sleep 4071 then say never").await;
+    session.until(|event| matches!(event, EngineEvent::ToolStarted(_))).await;
+    interrupted(&mut session).await;
+    assert_eq!(session.chat("say after").await, "after");
+    assert!(!is_running("sleep 4071"));
+}
+
+#[tokio::test]
+async fn while_the_provider_is_asked_again() {
+    let host = Host::new().await;
+    let mut settings = host.settings();
+    settings.max_retries = 10;
+    let mut session = host.open_with(settings, None).await;
+    session.send("fail 500").await;
+    session.until(|event| matches!(event, EngineEvent::Retry { status: Some(500), .. })).await;
+    interrupted(&mut session).await;
+    assert_eq!(session.chat("say after").await, "after");
+}
+
+#[tokio::test]
+async fn while_a_person_is_asked() {
+    let host = Host::new().await;
+    let mut settings = host.settings();
+    settings.permissions = permissions(json!({"ask": ["Bash"]}));
+    let mut session = host.open_with(settings, None).await;
+    session.send("sleep 0 then say never").await;
+    let asked = session.until(|event| matches!(event, EngineEvent::Asked { .. })).await;
+    let Some(EngineEvent::Asked { id: open, .. }) = asked.last() else { unreachable!() };
+    let events = interrupted(&mut session).await;
+    assert!(
+        events.iter().any(|event| matches!(event, EngineEvent::Withdrawn { id } if id == open)),
+        "{events:?}"
+    );
+    assert_eq!(session.chat("say after").await, "after");
+}
+
+#[tokio::test]
+async fn between_turns_it_is_nothing() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    session.chat("say before").await;
+    session.0.interrupt().await;
+    assert!(session.0.is_warm());
+    assert_eq!(session.chat("say after").await, "after");
+}
