@@ -47,6 +47,20 @@ pub fn kill_leftovers(mark: &str) -> usize {
     kill_all(&[], || members(&scan(), marked)).len()
 }
 
+/// The same for every process whose owner is one of those that `owns` knows.
+pub fn kill_owned(owns: impl Fn(&str) -> bool) -> usize {
+    let name = format!("{OWNER_VARIABLE}=");
+    let is_owned = |entry: &[u8]| {
+        str::from_utf8(entry).ok().and_then(|entry| entry.strip_prefix(&name)).is_some_and(&owns)
+    };
+    kill_all(&[], || members(&scan(), |seen| environment_has(seen, is_owned))).len()
+}
+
+/// When a process that runs was started, in ticks since boot.
+pub(super) fn starts(pid: u32) -> Option<u64> {
+    look(pid).filter(|(_, state)| *state == State::Alive).map(|(seen, _)| seen.start_time)
+}
+
 /// A process, as `/proc` showed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
@@ -209,6 +223,10 @@ fn parse(pid: u32, stat: &[u8]) -> Option<(Seen, State)> {
 
 /// Whether the environment with which the process started has one of these `NAME=value`.
 fn carries(seen: &Seen, marks: &[String]) -> bool {
+    environment_has(seen, |entry| marks.iter().any(|mark| mark.as_bytes() == entry))
+}
+
+fn environment_has(seen: &Seen, is_meant: impl Fn(&[u8]) -> bool) -> bool {
     let path = format!("/proc/{}/environ", seen.pid);
     for _ in 0..EXEC_TRIES {
         let Ok(environment) = fs::read(&path) else { return false };
@@ -217,9 +235,7 @@ fn carries(seen: &Seen, marks: &[String]) -> bool {
             thread::sleep(Duration::from_millis(1));
             continue;
         }
-        return environment
-            .split(|byte| *byte == 0)
-            .any(|entry| marks.iter().any(|mark| mark.as_bytes() == entry));
+        return environment.split(|byte| *byte == 0).any(is_meant);
     }
     false
 }

@@ -11,15 +11,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::served::everything;
+
 /// Longer than any test: what is to happen within it happens at once, and what after it never.
 pub(crate) const NEVER: Duration = Duration::from_hours(10);
-
-/// The main file of the server.
-pub(crate) fn everything() -> String {
-    let path = std::env::var_os("ROUNDHOUSE_TEST_MCP_EVERYTHING")
-        .expect("ROUNDHOUSE_TEST_MCP_EVERYTHING is not set: run the tests with `cargo xtask test`, or below `cargo xtask services --`");
-    path.into_string().unwrap()
-}
 
 /// A program as a server.
 pub(crate) fn command(program: &str, args: &[&str]) -> Settings {
@@ -46,6 +41,17 @@ pub(crate) fn real() -> Settings {
 pub(crate) fn server(settings: Settings) -> Server {
     Server::new(settings).unwrap()
 }
+
+/// The server over HTTP on this port.
+pub(crate) fn at(port: u16) -> Server {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let headers = BTreeMap::from([("x-key".to_owned(), KEY.into())]);
+    server(patient("every", Transport::Http { url, headers }))
+}
+
+/// What nobody but the server may get.
+pub(crate) const KEY: &str = "the-key-of-the-server";
 
 pub(crate) async fn call(server: &Server, tool: &str, input: Value) -> ToolOutcome {
     call_until(server, tool, input, CancellationToken::new()).await
