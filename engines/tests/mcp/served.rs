@@ -42,3 +42,11 @@ pub(crate) async fn start_script(args: &[&str], port: Option<u16>) -> (Process, 
         }
     }
 }
+
+/// Whether a process runs. One whose threads have all ended and that nobody has reaped does not.
+pub(crate) fn runs(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
+    !matches!(state, Some('Z' | 'X')) || threads > 1
+}

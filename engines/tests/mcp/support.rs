@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::served::everything;
+use super::served::{everything, runs};
 
 /// Longer than any test: what is to happen within it happens at once, and what after it never.
 pub(crate) const NEVER: Duration = Duration::from_hours(10);
@@ -116,12 +116,4 @@ pub(crate) async fn until_gone(pids: &[u32]) {
     while pids.iter().any(|pid| runs(*pid)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Whether a process runs. One whose threads have all ended and that nobody has reaped does not.
-fn runs(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    !matches!(state, Some('Z' | 'X')) || threads > 1
 }
