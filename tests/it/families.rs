@@ -9,7 +9,7 @@ use roundhouse_oracle::RecordedRequest;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::support::{Client, Deployment, Kind, Options, on, text, until};
+use crate::support::{Client, Deployment, Kind, Options, Waiting, on, text, until};
 
 on!(thirty_children_one_after_another_are_each_told_of_once: Embedded, Distributed);
 async fn thirty_children_one_after_another_are_each_told_of_once(kind: Kind) {
@@ -83,7 +83,7 @@ async fn more_parents_wait_than_there_are_slots(kind: Kind) {
     let waiting = other.items("/sessions?limit=100").await;
     assert!(12 <= waiting.iter().filter(|session| session["status"] == "running").count() - 3, "{waiting:?}");
 
-    let mut answers = pin!(join_all(callers.into_iter().map(|caller| caller.result())));
+    let mut answers = pin!(join_all(callers.into_iter().map(Waiting::result)));
     let answers = loop {
         deployment.oracle.hurry();
         if let Ok(answers) = timeout(Duration::from_millis(100), &mut answers).await {

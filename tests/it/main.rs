@@ -2,6 +2,11 @@
 //! from the context it is sent. One binary, modules by promise.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says where")]
 
+#[path = "../../engines/tests/it/script.rs"]
+#[expect(dead_code, reason = "shared with the engine's tests, which use more of it")]
+mod script;
+#[path = "../../engines/tests/mcp/served.rs"]
+mod served;
 mod support;
 
 mod ask;
@@ -16,6 +21,7 @@ mod freeze;
 mod idempotency;
 mod input;
 mod limits;
+mod mcp;
 mod meanwhile;
 mod meanwhile_ends;
 mod operations;
@@ -23,6 +29,7 @@ mod outages;
 mod patience;
 mod permissions;
 mod provider;
+mod quirks;
 mod race;
 mod resume;
 mod sessions;

@@ -9,19 +9,6 @@ fn one_worker() -> Options {
     Options { workers: 1, lease: "2s", ..Options::default() }
 }
 
-impl Deployment {
-    /// Kills the process that runs turns, and starts another.
-    async fn replace_worker(&mut self) {
-        if self.kind == Kind::Distributed {
-            self.workers[0].kill().await;
-            self.add_worker();
-        } else {
-            self.apis[0].kill().await;
-            self.restart(0).await;
-        }
-    }
-}
-
 on!(a_tool_that_ran_when_its_worker_died_is_not_run_again: Embedded, Distributed);
 async fn a_tool_that_ran_when_its_worker_died_is_not_run_again(kind: Kind) {
     let mut deployment = Deployment::with(kind, one_worker()).await;

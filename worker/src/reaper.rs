@@ -1,7 +1,9 @@
-//! The reaper: sessions of workers that died are given on. By a dead lease only, never by elapsed time.
+//! The reaper: sessions of workers that died are given on, by a dead lease only, never by elapsed time; and what they have
+//! left running on this host is ended.
 
 use std::sync::Arc;
 
+use roundhouse_engines::process::kill_orphans;
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::store::StoreError;
 
@@ -12,6 +14,8 @@ const ROUND: i64 = 200;
 
 /// Runs for ever.
 pub(crate) async fn run(worker: Arc<Worker>) {
+    // A worker that died before us may have left something, whether it had a lease or not.
+    end_orphans().await;
     let mut tick = tokio::time::interval(worker.settings.lease.0 / 6);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -25,10 +29,22 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 async fn round(worker: &Arc<Worker>) -> Result<(), StoreError> {
     for session in worker.store.expired(ROUND).await? {
         match worker.store.reap(session, i64::from(worker.settings.max_attempts)).await {
-            Ok(Some(reaped)) => events::reaped(worker, reaped).await,
+            Ok(Some(reaped)) => {
+                end_orphans().await;
+                events::reaped(worker, reaped).await;
+            }
             Ok(None) | Err(StoreError::SessionNotFound) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// Ends what the sessions of dead workers of this host have shared, such as MCP servers. What only one of them used goes
+/// with it ([`events::reaped`]).
+async fn end_orphans() {
+    let killed = tokio::task::spawn_blocking(kill_orphans).await.unwrap_or_default();
+    if 0 < killed {
+        tracing::warn!(killed, "ended processes that a lost worker had left");
+    }
 }

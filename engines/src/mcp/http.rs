@@ -26,6 +26,15 @@ type Stream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 type Error = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
+/// Why a redirect is not followed.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Redirected {
+    #[error("it redirects to another server, and its keys are not for that")]
+    Elsewhere,
+    #[error("it redirects again and again")]
+    InCircles,
+}
+
 /// A client that notices a session which the server has forgotten.
 ///
 /// The specification wants status 404 for that. Servers made after the official examples answer 400 with an error that
@@ -48,10 +57,12 @@ impl HttpClient {
         // Servers move their own path by a slash; to another host a redirect would carry the headers, and so keys.
         let origin = address.origin();
         let same_origin = redirect::Policy::custom(move |attempt| {
-            if attempt.url().origin() == origin && attempt.previous().len() < REDIRECTS {
-                attempt.follow()
+            if attempt.url().origin() != origin {
+                attempt.error(Redirected::Elsewhere)
+            } else if REDIRECTS <= attempt.previous().len() {
+                attempt.error(Redirected::InCircles)
             } else {
-                attempt.stop()
+                attempt.follow()
             }
         });
         let builder = Client::builder()

@@ -2,7 +2,8 @@
 //!
 //! A [`Server`] is one server of one agent, started as a process that speaks over its standard streams, or reached
 //! over streamable HTTP. It is connected when a turn first needs it, and all sessions of the agent share it. Its
-//! tools carry its name in front (`names`).
+//! tools carry its name in front (`names`). A process outlives the turn that has started it, and where a crash of ours
+//! leaves it running, it is ended with what it has started ([`crate::process::kill_orphans`]).
 //!
 //! A server that has died is started again once. If that does not last, or it cannot be reached at all, calls say
 //! that it is unavailable until a back-off is over; nothing of it ever fails a turn. A call is sent at most once: where

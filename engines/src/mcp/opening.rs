@@ -18,7 +18,7 @@ use super::http::HttpClient;
 use super::reasons::{reason, transport_reason};
 use super::settings::{Settings, Transport};
 use crate::openai::Secret;
-use crate::process::{Environment, Process, Spec, Stdin};
+use crate::process::{Environment, Process, Spec, Stdin, shared_owner};
 
 /// The longest message of a server, however it is reached. A longer line is dropped, and its call runs into its timeout.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -51,6 +51,8 @@ pub(super) async fn open(settings: &Settings) -> Result<Opened, String> {
             let spec = Spec {
                 args: args.iter().map(Into::into).collect(),
                 environment: Environment { pass: Vec::new(), set },
+                // All sessions of the agent share it, so it is no run's: it is found by the process that has started it.
+                owner: shared_owner(),
                 stdin: Stdin::Piped,
                 ..Spec::new(program, cwd)
             };
@@ -106,10 +108,17 @@ where
     };
     // Large, so not a part of our own futures.
     let serving = Box::pin(Client::default().serve_with_lifecycle(transport, lifecycle));
-    serving.await.map_err(|error| match error {
-        ClientInitializeError::TransportError { error, .. } => transport_reason(&error, settings),
-        error => reason(&error, settings),
-    })
+    serving.await.map_err(|error| beginning_reason(&error, settings))
+}
+
+/// Why a server and we did not agree.
+fn beginning_reason(error: &ClientInitializeError, settings: &Settings) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => transport_reason(error, settings),
+        // The newer way of beginning was no good either, as with most servers.
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => beginning_reason(fallback, settings),
+        error => reason(error, settings),
+    }
 }
 
 /// The last of what a server has said.

@@ -20,9 +20,11 @@ pub(super) fn is_unreached(error: &DynamicTransportError) -> bool {
     http_error(error).is_some_and(reqwest::Error::is_connect)
 }
 
-/// Whether the server is there and has refused the call with a status, as one that is busy does.
+/// Whether the server is there and has refused the call: with a status, as one that is busy does, or with a redirect that is
+/// not followed.
 pub(super) fn is_refused(error: &DynamicTransportError) -> bool {
     matches!(error.error.downcast_ref(), Some(StreamableHttpError::<reqwest::Error>::HttpStatus(_)))
+        || http_error(error).is_some_and(reqwest::Error::is_redirect)
 }
 
 /// What HTTP says. The transport does not name it as its cause.
@@ -36,6 +38,10 @@ fn http_error(error: &DynamicTransportError) -> Option<&reqwest::Error> {
 /// Why nothing could be sent.
 pub(super) fn transport_reason(error: &DynamicTransportError, settings: &Settings) -> String {
     match http_error(error) {
+        // The address that it names is another's.
+        Some(error) if error.is_redirect() => {
+            causes(error).last().map(ToString::to_string).unwrap_or_default()
+        }
         Some(error) => reason(error, settings),
         None => reason(&*error.error, settings),
     }

@@ -1,10 +1,10 @@
 //! Which tool calls run, which are asked about first, and which never run.
 //!
-//! A rule names a tool as its engine does (`read_file`, `WebFetch`, `mcp__server__tool`) or commands of a shell tool
-//! ([`SHELLS`]) by their beginning (`shell(git push)`), word by word: `shell(git push)` covers `git push origin`, not
-//! `git pushx`. The most specific rule that covers a call decides:
-//! a longer beginning over a shorter one, any beginning over the tool, the tool over `default`; among equals `deny`
-//! over `ask` over `allow`.
+//! A rule names a tool as its engine does (`read_file`, `WebFetch`), tools by the beginning of their names (`files__*`,
+//! `mcp__files__*`: all of an MCP server), or commands of a shell tool ([`SHELLS`]) by their beginning (`shell(git push)`), word
+//! by word: `shell(git push)` covers `git push origin`, not `git pushx`. The most specific rule that covers a call decides: a
+//! longer command over a shorter one, any command over the tool, the tool over the beginning of its name, a longer such
+//! beginning over a shorter one, any rule over `default`; among equals `deny` over `ask` over `allow`.
 //!
 //! A shell command is cut into its parts (`;`, `&&`, `|`, `$(…)`, backquotes, new lines and so on, quoted or not). Each part is
 //! judged by itself and the strictest verdict counts: it is allowed only if every part is, and one part is enough to
@@ -51,13 +51,21 @@ pub enum Verdict {
     Deny,
 }
 
-/// What a permission is about: `tool` or `shell(beginning of a command)`.
+/// What a permission is about: `tool`, `beginning of tools*` or `shell(beginning of a command)`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Rule {
-    tool: String,
+    tool: Named,
     /// The words with which a command begins; empty: every call of the tool.
     words: Vec<String>,
+}
+
+/// Which tools a rule names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    /// Those whose names begin so. In the order of their lengths for one tool.
+    Beginning(String),
+    Tool(String),
 }
 
 /// A rule that cannot be read.
@@ -81,11 +89,14 @@ impl FromStr for Rule {
             None => (text.trim(), None),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        if tool.is_empty() || !tool.chars().all(is_name) {
-            return Err(invalid("it has to be the name of a tool, or shell(beginning of a command)"));
+        let name = tool.strip_suffix('*').unwrap_or(tool);
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(invalid("it has to be tool, beginning of tools*, or shell(beginning of a command)"));
         }
+        let kind = if name == tool { Named::Tool } else { Named::Beginning };
+        let named = kind(name.to_owned());
         let Some(beginning) = beginning else {
-            return Ok(Self { tool: tool.to_owned(), words: Vec::new() });
+            return Ok(Self { tool: named, words: Vec::new() });
         };
         if !SHELLS.contains(&tool) {
             return Err(invalid("only `shell` and `Bash` have commands"));
@@ -93,7 +104,7 @@ impl FromStr for Rule {
         let words = command::plain_words(beginning)
             .filter(|words| !words.is_empty())
             .ok_or_else(|| invalid("the brackets have to hold the beginning of one plain command"))?;
-        Ok(Self { tool: tool.to_owned(), words: words.into_iter().map(str::to_owned).collect() })
+        Ok(Self { tool: named, words: words.into_iter().map(str::to_owned).collect() })
     }
 }
 
@@ -118,13 +129,17 @@ impl Permissions {
         parts.map(|part| self.judge(tool, Some(&part))).max().unwrap_or_else(|| self.judge(tool, None))
     }
 
-    /// The tools of which no call ever runs, as far as rules name them.
+    /// The tools of which no call ever runs, as far as rules name them one by one.
     pub(crate) fn never(&self) -> impl Iterator<Item = &str> {
         let has_words = |tool: &str| {
             let mut others = self.allow.iter().chain(&self.ask);
-            others.any(|other| other.tool == tool && !other.words.is_empty())
+            others.any(|other| other.tool.is(tool) && !other.words.is_empty())
         };
-        let whole = self.deny.iter().filter(|rule| rule.words.is_empty()).map(|rule| &*rule.tool);
+        let whole =
+            self.deny.iter().filter(|rule| rule.words.is_empty()).filter_map(|rule| match &rule.tool {
+                Named::Tool(tool) => Some(&**tool),
+                Named::Beginning(_) => None,
+            });
         whole.filter(move |tool| !has_words(tool))
     }
 
@@ -134,10 +149,23 @@ impl Permissions {
         let rules =
             lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)));
         rules
-            .filter(|(verdict, rule)| rule.tool == tool && rule.covers(*verdict, part))
-            .map(|(verdict, rule)| (rule.words.len(), verdict))
+            .filter(|(verdict, rule)| rule.tool.names(tool) && rule.covers(*verdict, part))
+            .map(|(verdict, rule)| (rule.words.len(), &rule.tool, verdict))
             .max()
-            .map_or(self.default, |(_, verdict)| verdict)
+            .map_or(self.default, |(_, _, verdict)| verdict)
+    }
+}
+
+impl Named {
+    fn is(&self, tool: &str) -> bool {
+        matches!(self, Self::Tool(name) if name == tool)
+    }
+
+    fn names(&self, tool: &str) -> bool {
+        match self {
+            Self::Beginning(beginning) => tool.starts_with(&**beginning),
+            Self::Tool(name) => name == tool,
+        }
     }
 }
 

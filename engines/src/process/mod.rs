@@ -3,12 +3,13 @@
 //! A [`Process`] leads a session and a process group of its own and sees an environment made from an allow-list.
 //! It ends as a tree: [`Process::end`], or dropping it, kills the process and everything it started, also what has
 //! left its group. What belongs to the tree is found by its session, by descent and by a random token in its
-//! environment; the token also finds what a crash of ours has left behind ([`kill_leftovers`]).
+//! environment; the token also finds what a crash of ours has left behind ([`kill_leftovers`], [`kill_orphans`]).
 //!
 //! What this cannot find: a process that has left the session, has emptied its environment *and* has outlived its
 //! parent before anyone looked. Where there is no `/proc`, only the process group is killed.
 
 mod environment;
+mod shared;
 mod tail;
 mod tree;
 
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub use self::environment::Environment;
+pub use self::shared::{kill_orphans, shared_owner};
 use self::tail::Tail;
 use self::tree::Tree;
 pub use self::tree::{Record, kill_leftovers, kill_owned};
@@ -58,7 +60,7 @@ pub struct Spec {
     /// What it gets beyond the allow-list.
     pub environment: Environment,
     /// For whom it runs, such as a session and its lease's token: a second name for [`kill_leftovers`], which does
-    /// not have to be stored before the process starts.
+    /// not have to be stored before the process starts. What several sessions share is owned by [`shared_owner`].
     pub owner: Option<String>,
     /// Its standard input.
     pub stdin: Stdin,

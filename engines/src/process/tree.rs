@@ -56,6 +56,11 @@ pub fn kill_owned(owns: impl Fn(&str) -> bool) -> usize {
     kill_all(&[], || members(&scan(), |seen| environment_has(seen, is_owned))).len()
 }
 
+/// When a process that runs was started, in ticks since boot.
+pub(super) fn starts(pid: u32) -> Option<u64> {
+    look(pid).filter(|(_, state)| *state == State::Alive).map(|(seen, _)| seen.start_time)
+}
+
 /// A process, as `/proc` showed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Seen {

@@ -3,7 +3,7 @@
 use roundhouse_engines::contract::{ContextMessage, Earlier, ToolCall, TurnInput, Usage};
 use roundhouse_engines::openai::{Prices, Settings};
 
-use crate::script::{Server, calls, says, using};
+use crate::script::{Act, Server, calls, says, using};
 use crate::tools::with_tools;
 use crate::turns::{answer_to, message, settings, user};
 
@@ -70,4 +70,13 @@ async fn what_is_told_is_of_this_attempt() {
             "done after 1 used 7+0 in, 3 out, 0 thinking for 10000",
         ]
     );
+}
+
+#[tokio::test]
+async fn a_turn_that_goes_on_has_the_results_that_were_kept() {
+    let server = Server::start([vec![Act::Repeat]]).await;
+
+    let events = answer_to(settings(&server.base_url), cut_off(1, None)).await;
+
+    assert_eq!(events, ["delta echoed", "message \"echoed\"", "done after 1"]);
 }

@@ -22,6 +22,15 @@ fn the_most_specific_rule_decides_and_among_equals_the_strictest() {
         (json!({"allow": ["echo"], "ask": ["echo"]}), "echo", Verdict::Ask),
         (json!({"allow": ["echo"], "ask": ["echo"], "deny": ["echo"]}), "echo", Verdict::Deny),
         (json!({"default": "deny", "allow": ["shell(ls)"]}), "shell", Verdict::Deny),
+        (json!({"default": "deny", "allow": ["files__*"]}), "files__read", Verdict::Allow),
+        (json!({"default": "deny", "allow": ["files__*"]}), "files__", Verdict::Allow),
+        (json!({"default": "deny", "allow": ["files__*"]}), "files_", Verdict::Deny),
+        (json!({"default": "deny", "allow": ["files__*"]}), "my_files__read", Verdict::Deny),
+        (json!({"allow": ["files__read"], "deny": ["files__*"]}), "files__read", Verdict::Allow),
+        (json!({"allow": ["files__*"], "deny": ["files__read"]}), "files__read", Verdict::Deny),
+        (json!({"allow": ["files__re*"], "deny": ["files__*"]}), "files__read", Verdict::Allow),
+        (json!({"allow": ["files__re*"], "deny": ["files__*"]}), "files__write", Verdict::Deny),
+        (json!({"allow": ["files__*"], "ask": ["files__*"]}), "files__read", Verdict::Ask),
     ];
     for (rules, tool, expected) in cases {
         assert_eq!(permissions(rules.clone()).decide(tool, &json!({"x": 1})), expected, "{rules} {tool}");
@@ -121,8 +130,12 @@ fn one_part_of_a_command_is_enough_to_ask_or_deny() {
 #[test]
 fn what_is_no_permission_is_refused() {
     let cases = [
-        ("", "it has to be the name of a tool, or shell(beginning of a command)"),
-        ("read file", "it has to be the name of a tool, or shell(beginning of a command)"),
+        ("", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
+        ("*", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
+        ("a*b", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
+        ("*__read", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
+        ("shell*(ls)", "only `shell` has commands"),
+        ("read file", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("shell(git", "its bracket is not closed"),
         ("shell( )", "the brackets have to hold the beginning of one plain command"),
         ("shell(ls | wc)", "the brackets have to hold the beginning of one plain command"),

@@ -157,7 +157,7 @@ async fn sessions_of_one_engine_take_turns_on_one_connection() {
         .into_iter()
         .flat_map(|act| match act {
             Act::Send(bytes) => bytes,
-            Act::Sleep(_) | Act::Hold | Act::Close => vec![],
+            Act::Sleep(_) | Act::Hold | Act::Close | Act::Repeat => vec![],
         })
         .collect();
     let server = Server::start([vec![Act::Send(at_once)]]).await;

@@ -1,4 +1,5 @@
-//! A server that answers with what a test wrote down, byte by byte.
+//! A server that answers with what a test wrote down, byte by byte. Shared by the engine's tests and those of the
+//! whole program.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,6 +22,8 @@ pub(crate) enum Act {
     /// Does nothing until the client closes the connection, and says so on [`Server::closed`].
     Hold,
     Close,
+    /// Says what the request's last message says: what the model was really shown.
+    Repeat,
 }
 
 #[derive(Clone)]
@@ -39,7 +42,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Answers the first request with the first reply and so on; the last one is for all that follow.
+    /// Answers the first request with the first reply and so on; the last one is for all that follow. The question
+    /// which models there are is answered alike, but uses no reply up and is none of the requests.
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -77,9 +81,19 @@ struct Script {
 impl Script {
     async fn serve(self, mut stream: TcpStream, connection: usize) {
         while let Some((head, body)) = read_request(&mut stream).await {
-            self.requests.lock().unwrap().push(Request { head, body, connection });
-            for act in self.next_reply() {
+            let reply = if head.starts_with("get ") { self.reply() } else { self.next_reply() };
+            let last = body["messages"].as_array().and_then(|messages| messages.last()?["content"].as_str());
+            let repeated = says(last.unwrap_or_default());
+            if !head.starts_with("get ") {
+                self.requests.lock().unwrap().push(Request { head, body, connection });
+            }
+            let acts = reply.into_iter().flat_map(|act| match act {
+                Act::Repeat => repeated.clone(),
+                act => vec![act],
+            });
+            for act in acts {
                 match act {
+                    Act::Repeat => {}
                     // A client that has heard enough hangs up.
                     Act::Send(bytes) => {
                         let _ = stream.write_all(&bytes).await;
@@ -94,6 +108,10 @@ impl Script {
                 }
             }
         }
+    }
+
+    fn reply(&self) -> Reply {
+        self.replies.lock().unwrap()[0].clone()
     }
 
     fn next_reply(&self) -> Reply {

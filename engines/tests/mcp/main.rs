@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
 
 mod calls;
+mod changes;
 mod deaths;
+mod faults;
+mod gateway;
 mod http;
+mod served;
 mod silence;
 mod support;

@@ -11,15 +11,10 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::served::{everything, runs};
+
 /// Longer than any test: what is to happen within it happens at once, and what after it never.
 pub(crate) const NEVER: Duration = Duration::from_hours(10);
-
-/// The main file of the server.
-pub(crate) fn everything() -> String {
-    let path = std::env::var_os("ROUNDHOUSE_TEST_MCP_EVERYTHING")
-        .expect("ROUNDHOUSE_TEST_MCP_EVERYTHING is not set: run the tests with `cargo xtask test`, or below `cargo xtask services --`");
-    path.into_string().unwrap()
-}
 
 /// A program as a server.
 pub(crate) fn command(program: &str, args: &[&str]) -> Settings {
@@ -46,6 +41,17 @@ pub(crate) fn real() -> Settings {
 pub(crate) fn server(settings: Settings) -> Server {
     Server::new(settings).unwrap()
 }
+
+/// The server over HTTP on this port.
+pub(crate) fn at(port: u16) -> Server {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let headers = BTreeMap::from([("x-key".to_owned(), KEY.into())]);
+    server(patient("every", Transport::Http { url, headers }))
+}
+
+/// What nobody but the server may get.
+pub(crate) const KEY: &str = "the-key-of-the-server";
 
 pub(crate) async fn call(server: &Server, tool: &str, input: Value) -> ToolOutcome {
     call_until(server, tool, input, CancellationToken::new()).await
@@ -110,12 +116,4 @@ pub(crate) async fn until_gone(pids: &[u32]) {
     while pids.iter().any(|pid| runs(*pid)) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-}
-
-/// Whether a process runs. One whose threads have all ended and that nobody has reaped does not.
-fn runs(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    let state = stat.rsplit(')').next().unwrap().trim_start().chars().next();
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);
-    !matches!(state, Some('Z' | 'X')) || threads > 1
 }

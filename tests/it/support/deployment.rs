@@ -289,9 +289,19 @@ fn claude_agents(oracle: &Oracle, options: &Options) -> String {
     agent("claude", "default = \"allow\"") + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
 }
 
-fn children(pid: u32) -> Vec<String> {
-    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    list.split_whitespace().map(str::to_owned).collect()
+/// A further agent, whose model is a server of the test's own ([`Options::agents`]).
+pub(crate) fn agent(name: &str, base_url: &str, more: &str) -> String {
+    format!("[agents.{name}]\nengine = \"openai\"\nbase_url = \"{base_url}\"\nmodel = \"m\"\n{more}\n")
+}
+
+/// The processes that a process has started, with whichever of its threads, and that run.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists =
+        threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+    let all: Vec<u32> =
+        lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
+    all.into_iter().filter(|pid| crate::served::runs(*pid)).collect()
 }
 
 /// A field of a JSON object as text.

@@ -1,6 +1,6 @@
 //! What goes wrong in a deployment, and how it is put right.
 
-use super::{Client, Deployment, note};
+use super::{Client, Deployment, Kind, note};
 
 impl Deployment {
     /// The process id of the worker that has the session's lease.
@@ -35,6 +35,17 @@ impl Deployment {
     pub(crate) async fn kill_workers(&mut self) {
         for worker in self.workers.iter_mut().filter(|worker| worker.runs()) {
             worker.kill().await;
+        }
+    }
+
+    /// Kills the process that runs turns, the only one or the first, and starts another.
+    pub(crate) async fn replace_worker(&mut self) {
+        if self.kind == Kind::Distributed {
+            self.workers[0].kill().await;
+            self.add_worker();
+        } else {
+            self.apis[0].kill().await;
+            self.restart(0).await;
         }
     }
 

@@ -12,12 +12,12 @@ mod turns;
 
 pub(crate) use agents::{Gate, Sleepers, names_of};
 pub(crate) use client::{Answer, Client, Events, SseEvent};
-pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, text};
+pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, agent, children, text};
 pub(crate) use engines::{Engine, on_every_engine};
 pub(crate) use load::{Effort, Load};
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;
-pub(crate) use turns::{COUNTED, LONG};
+pub(crate) use turns::{COUNTED, LONG, Waiting};
 
 use std::future::Future;
 use std::time::Duration;
