@@ -4,6 +4,7 @@ use super::cancel::cut_short;
 use super::db::values;
 use super::finish::{Ended, end_job, to_json};
 use super::interactions::close_interactions;
+use super::maintenance::end_hopeless_work;
 use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
@@ -134,7 +135,7 @@ impl Store {
 
 /// Whether a claim that is given back counts as a try.
 #[derive(Debug, Clone, Copy)]
-enum Attempt {
+pub(super) enum Attempt {
     Spent,
     Refunded,
 }
@@ -158,10 +159,18 @@ async fn take_back(
             count_messages(tx, row, closed.len()).await?;
         }
     }
+    if turn.is_none() {
+        ended = end_hopeless_work(&mut held, max_attempts).await?;
+    }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
     let token = held.row.lease_token;
     Ok(Reaped { session: held.row.id, worker, token, turn, next, ended })
+}
+
+/// What is told of a job whose workers have all died.
+pub(super) fn worker_lost(attempt: i64) -> Problem {
+    Problem::with_detail(Code::WorkerLost, format!("the worker died {attempt} times while it ran this"))
 }
 
 /// Ends the jobs of a cut-off turn that will not be tried again.
@@ -177,8 +186,7 @@ async fn end_hopeless(
     if attempt < max_attempts && !cancelled {
         return Ok(Vec::new());
     }
-    let detail = format!("the worker died {attempt} times while it ran this");
-    let problem = Problem::with_detail(Code::WorkerLost, detail);
+    let problem = worker_lost(attempt);
     let sql =
         "SELECT id, kind FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' ORDER BY seq";
     let mut ended = Vec::new();
@@ -202,7 +210,10 @@ async fn end_hopeless(
 }
 
 /// Ends a lease without an answer: claims go back to the mailbox. Returns the job to ring for.
-async fn release(held: &mut SessionTx, attempt: Attempt) -> Result<Option<SessionJob>, StoreError> {
+pub(super) async fn release(
+    held: &mut SessionTx,
+    attempt: Attempt,
+) -> Result<Option<SessionJob>, StoreError> {
     let refund = match attempt {
         Attempt::Spent => 0_i64,
         Attempt::Refunded => 1,

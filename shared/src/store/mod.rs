@@ -8,13 +8,18 @@ mod admit;
 mod cancel;
 mod children;
 mod connect;
+mod cut;
 mod db;
+mod doomed;
 mod drain;
 mod finish;
+mod fork;
 mod interactions;
 mod jobs;
 mod lease;
+mod maintenance;
 mod messages;
+mod pairs;
 mod progress;
 mod rows;
 mod sessions;
@@ -27,11 +32,14 @@ pub use admit::{Admission, Admitted, Idempotency, NewSession, Target};
 pub use cancel::Cancelled;
 pub use children::Spawn;
 pub use connect::Settings;
+pub use cut::DeletedMessage;
+pub use doomed::{Doomed, DoomedNative};
 pub use drain::{Begin, Claimed, Mail};
 pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
 pub use interactions::NewInteraction;
 pub use jobs::{JobFilter, Outcome, QueueStats};
 pub use lease::{Beat, Reaped};
+pub use maintenance::{AdmittedCut, Anchor, CutAdmission, NativeFork, Work, WorkEnd, Worked};
 pub use messages::{ContextEntry, MessagePage};
 pub use progress::Together;
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
@@ -51,6 +59,9 @@ pub enum StoreError {
     /// There is no such job.
     #[error("there is no such job")]
     JobNotFound,
+    /// There is no such message in the session.
+    #[error("there is no such message in the session")]
+    MessageNotFound,
     /// There is no such interaction in the session.
     #[error("there is no such interaction")]
     InteractionNotFound,
@@ -92,6 +103,7 @@ impl HasCode for StoreError {
         match self {
             Self::SessionNotFound => Code::SessionNotFound,
             Self::JobNotFound => Code::JobNotFound,
+            Self::MessageNotFound => Code::MessageNotFound,
             Self::InteractionNotFound => Code::InteractionNotFound,
             Self::InteractionResolved => Code::InteractionResolved,
             Self::SessionBusy => Code::SessionBusy,
