@@ -2,13 +2,16 @@
 //!
 //! A worker takes rings from the queues (`jobs`), takes the session's lease and runs it until it has no mail
 //! (`session`, `turn`). Beside that it renews its leases (`heartbeat`), takes over from workers that died
-//! (`reaper`) and rings for mail that was forgotten (`sweeper`).
+//! (`reaper`) and rings for mail that was forgotten (`sweeper`). Forks, trims and resets are runs without a turn
+//! (`maintenance`); what they leave of the engines' own conversations is deleted (`collector`).
 
 mod asked;
+mod collector;
 mod events;
 mod heartbeat;
 mod jobs;
 mod listener;
+mod maintenance;
 mod outbox;
 mod progress;
 mod reaper;
@@ -97,6 +100,7 @@ pub(crate) struct Worker {
     queue: Queue,
     engines: HashMap<String, Runnable>,
     data_dir: PathBuf,
+    host: String,
     registry: Arc<Registry>,
     lifecycle: Lifecycle,
 }
@@ -115,7 +119,7 @@ pub struct Ready {
 pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
     let row = WorkerRow {
         id: WorkerId::generate(),
-        host: parts.host,
+        host: parts.host.clone(),
         pid: i64::from(std::process::id()),
         version: parts.version,
         slots: i64::try_from(parts.settings.slots).unwrap_or(i64::MAX),
@@ -142,6 +146,7 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         bus: parts.bus,
         queue: parts.queue,
         data_dir: parts.data_dir,
+        host: parts.host,
         lifecycle: parts.lifecycle,
     });
     Ok(Ready { worker, heart: parts.heart, row })
@@ -178,6 +183,7 @@ impl Ready {
         };
         until_stop(Box::pin(reaper::run(worker.clone())));
         until_stop(Box::pin(sweeper::run(worker.clone())));
+        until_stop(Box::pin(collector::run(worker.clone())));
         let listener = worker.lifecycle.spawn(listener::run(worker.clone()));
         let stopping = worker.lifecycle.spawn({
             let worker = worker.clone();

@@ -58,7 +58,9 @@ pub struct Work {
     pub title: Option<String>,
     /// The session's working directory; empty for the worker's choice.
     pub cwd: String,
-    /// Where its native session has to be forked for it.
+    /// Its native session.
+    pub native_session: Option<String>,
+    /// Where that has to be forked for it.
     pub anchor: Option<Anchor>,
 }
 
@@ -229,8 +231,11 @@ pub(super) async fn begin_work(mut held: SessionTx, lease: Lease) -> Result<Begi
     let title = tx.one(sql, values).await?.get("title")?;
     let anchor = anchor_of(&mut tx, &row, &request).await?;
     tx.commit().await?;
-    let Locked { agent, engine, cwd, .. } = row;
-    Ok(Begin::Maintenance(lease, Work { job, cut: request.cut, agent, engine, title, cwd, anchor }))
+    let Locked { agent, engine, cwd, native_session, .. } = row;
+    Ok(Begin::Maintenance(
+        lease,
+        Work { job, cut: request.cut, agent, engine, title, cwd, native_session, anchor },
+    ))
 }
 
 /// Where the native session has to be forked: at the last message of the model that is kept, if that has an anchor.
