@@ -75,10 +75,10 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
 impl IdempotencyKey {
     /// The key with the fingerprint of its request. Defaults that were left out and the order of fields do not matter.
-    fn of(self, agent: &str, request: &ChatRequest) -> Option<Idempotency> {
+    pub(crate) fn of(self, method: &str, path: &str, request: &impl Serialize) -> Option<Idempotency> {
         let key = self.0?;
         let body = serde_json::to_string(request).unwrap_or_default();
-        let digest = Sha256::digest(format!("POST\n/agents/{agent}/chat\n{body}"));
+        let digest = Sha256::digest(format!("{method}\n{path}\n{body}"));
         let hash = digest.iter().fold(String::new(), |mut hash, byte| {
             // Writing to a string cannot fail.
             let _ = write!(hash, "{byte:02x}");
@@ -101,7 +101,7 @@ pub(crate) async fn admission(
     check::cwd(request.cwd.as_deref())?;
     check::metadata(request.metadata.as_ref())?;
     let attachments = attachments::stored(request.attachments.as_deref().unwrap_or_default())?;
-    let idempotency = key.of(agent, &request);
+    let idempotency = key.of("POST", &format!("/agents/{agent}/chat"), &request);
     let known = app.agents.known(&app.store, agent).await?;
     let target = match request.session_id {
         Some(id) => {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use roundhouse_shared::bus::{Bus, Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{EventKind, JobKind, NewEvent, Scope, SessionId, SessionJob};
+use roundhouse_shared::domain::{EventKind, JobId, JobKind, NewEvent, Scope, SessionId, SessionJob};
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Admitted, Cancelled, Ended, Outcome};
 
@@ -57,6 +57,13 @@ impl Announcer {
         let ring = SessionJob { job: *job, session: *session, kind: *kind };
         tokio::join!(self.notify(&notices), self.ring(ring));
         heard
+    }
+
+    /// Tells of a fork, a trim or a reset that was admitted.
+    pub(crate) async fn cut(&self, session: SessionId, job: JobId, kind: JobKind) {
+        let scope = Scope { job: Some(job), ..Scope::default() };
+        let accepted = [event(session, scope, &EventKind::JobAccepted { kind })];
+        tokio::join!(self.publish(session, &accepted), self.ring(SessionJob { job, session, kind }));
     }
 
     /// Tells of what a cancel did.

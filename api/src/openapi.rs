@@ -92,6 +92,15 @@ problems! {
     BusyProblems: InvalidRequest, SessionNotFound, SessionBusy;
     /// With a new session.
     AgentProblems: InvalidRequest, CwdNotAllowed, AgentNotFound, PayloadTooLarge, UnsupportedMediaType;
+    /// With one message of a session.
+    MessageProblems: InvalidRequest, SessionNotFound, MessageNotFound, SessionBusy;
+    /// With a trim or a reset.
+    CutProblems: InvalidRequest, SessionNotFound, MessageNotFound, SessionBusy, IdempotencyConflict, ClaudeForkFailed,
+        EngineForkFailed, WorkerLost, EngineUnavailable;
+    /// With a fork.
+    ForkProblems: InvalidRequest, CwdNotAllowed, SessionNotFound, MessageNotFound, SessionBusy, NoForkAnchor,
+        IdempotencyConflict, PayloadTooLarge, UnsupportedMediaType, ClaudeForkFailed, EngineForkFailed, WorkerLost,
+        EngineUnavailable;
     /// With one question.
     InteractionProblems: InvalidRequest, SessionNotFound, InteractionNotFound, InteractionResolved,
         PayloadTooLarge, UnsupportedMediaType;

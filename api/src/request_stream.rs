@@ -194,6 +194,7 @@ impl RequestStream {
         self.phase = Phase::Over;
         self.ready.push_back(match outcome {
             Outcome::Answered(result) => sse::own_frame(EventName::Done, &result),
+            Outcome::Cut(result) => sse::own_frame(EventName::Done, &result),
             Outcome::Failed(problem) => {
                 let problem = ApiProblem::from(problem).about(self.accepted.session, self.accepted.job);
                 sse::own_frame(EventName::Error, &problem.body(&self.context))

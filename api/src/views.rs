@@ -2,7 +2,7 @@
 
 use roundhouse_shared::clock::{now_ms, rfc3339};
 use roundhouse_shared::domain::{
-    AgentStatus, ChatResult, EngineKind, HeldLease, Job, JobId, JobKind, JobState, Lane, MessageId, Session,
+    AgentStatus, EngineKind, HeldLease, Job, JobId, JobKind, JobResult, JobState, Lane, MessageId, Session,
     SessionId, SessionStatus, TokenUsage, TurnId, Worker, WorkerId,
 };
 use roundhouse_shared::store::QueueStats;
@@ -121,8 +121,8 @@ pub(crate) struct JobView {
     waited_ms: i64,
     /// How long it ran, in milliseconds; so far, where it still runs.
     ran_ms: Option<i64>,
-    /// The answer, once it succeeded or was cancelled.
-    result: Option<ChatResult>,
+    /// The answer, or what came of a fork, a trim or a reset, once it succeeded or was cancelled.
+    result: Option<JobResult>,
     /// The error, once it failed.
     problem: Option<ProblemBody>,
 }

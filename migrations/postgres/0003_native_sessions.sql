@@ -16,8 +16,11 @@ CREATE TABLE doomed_natives (
     native_session_id TEXT NOT NULL PRIMARY KEY,
     session_id        UUID NOT NULL,
     agent             TEXT NOT NULL,
+    engine            TEXT NOT NULL,
     cwd               TEXT NOT NULL,
     host              TEXT NOT NULL,
-    due_ms            BIGINT NOT NULL
+    due_ms            BIGINT NOT NULL,
+    -- How often somebody has set about it: from then on nothing takes it off the list again.
+    attempt           BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX doomed_natives_due ON doomed_natives (host, due_ms);

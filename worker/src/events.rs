@@ -3,9 +3,11 @@
 use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{EventKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
+use roundhouse_shared::domain::{Cut, EventKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
 use roundhouse_shared::problem::{Problem, chain};
-use roundhouse_shared::store::{Cancelled, Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome};
+use roundhouse_shared::store::{
+    Cancelled, Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome, Worked,
+};
 
 use crate::Worker;
 use crate::opening::owned_by;
@@ -48,6 +50,34 @@ pub(crate) async fn finished(
     notify_ended(worker, session, &done.ended).await;
 }
 
+/// A fork, trim or reset has ended, and the store says so.
+pub(crate) async fn worked(
+    worker: &Worker,
+    session: SessionId,
+    outbox: &Outbox,
+    cut: &Cut,
+    Worked { ended, next }: Worked,
+) {
+    for ended in &ended {
+        let scope = Scope { job: Some(ended.job), ..Scope::default() };
+        if let Outcome::Cut(result) = &ended.outcome {
+            let (message, kind) = match cut {
+                Cut::Trim { at } => (Some(*at), EventKind::SessionTrimmed { deleted: result.deleted }),
+                Cut::Reset => (None, EventKind::SessionReset { deleted: result.deleted }),
+                Cut::Fork(asked) => (asked.at, EventKind::SessionForked { forked_session_id: asked.into }),
+            };
+            outbox.push(Standing::Fact, Scope { message, ..scope }, kind);
+        }
+        for (scope, kind) in answered(ended, None) {
+            outbox.push(Standing::Fact, scope, kind);
+        }
+    }
+    notify_ended(worker, session, &ended).await;
+    if let Some(next) = next {
+        ring(worker, next).await;
+    }
+}
+
 /// A session was taken from a run that is no more.
 pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
     let Reaped { session, worker: lost, token, ended, .. } = &reaped;
@@ -68,9 +98,10 @@ pub(crate) async fn taken_back(worker: &Worker, taken: Reaped) {
     let mut kinds = Vec::new();
     let problem = ended.iter().find_map(|ended| match &ended.outcome {
         Outcome::Failed(problem) => Some(problem.clone()),
-        Outcome::Answered(_) => None,
+        Outcome::Answered(_) | Outcome::Cut(_) => None,
     });
-    if let Some(problem) = problem {
+    // Only turns tell of their failure; a cut's is told to whoever asked for it.
+    if let (Some(problem), Some(_)) = (problem, turn) {
         kinds.push((Scope { turn, ..Scope::default() }, EventKind::TurnFailed { problem }));
     }
     kinds.extend(ended.iter().flat_map(|ended| answered(ended, turn)));

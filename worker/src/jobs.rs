@@ -14,7 +14,7 @@ use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::{Delivery, Slot, Slots};
 use roundhouse_shared::store::{Begin, StoreError};
 
-use crate::{Worker, events, session};
+use crate::{Worker, events, maintenance, session};
 
 /// Pokes at once: each is one short read.
 const POKES: usize = 64;
@@ -76,6 +76,7 @@ async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), 
     let runs = |agent: &str| worker.engines.contains_key(agent);
     match worker.store.begin(job.session, worker.id, lease_ms, runs).await {
         Ok(Begin::Started(lease, mail)) => session::run(worker, slot, lease, asked, mail).await,
+        Ok(Begin::Maintenance(lease, work)) => maintenance::run(worker, lease, asked, work).await,
         Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,
         // Nothing to do; or a session that was deleted; or one for another worker, for which the sweeper rings again.
         Ok(Begin::NoMail | Begin::NotHere) | Err(StoreError::SessionNotFound) => {}

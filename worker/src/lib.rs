@@ -1,15 +1,19 @@
 //! The session actor and what keeps it honest.
 //!
 //! A worker takes rings from the queues (`jobs`), takes the session's lease and runs it until it has no mail
-//! (`session`, `turn`), on an engine that it opens or has kept warm (`opening`, `warm`). Beside that it renews its leases (`heartbeat`), takes over from workers that died
-//! (`reaper`) and rings for mail that was forgotten (`sweeper`).
+//! (`session`, `turn`), on an engine that it opens or has kept warm (`opening`, `warm`). Beside that it renews its leases
+//! (`heartbeat`), takes over from workers that died (`reaper`) and rings for mail that was forgotten (`sweeper`). Forks, trims
+//! and resets are runs without a turn (`maintenance`); what they leave of the engines' own conversations is deleted
+//! (`collector`).
 
 mod asked;
 mod claims;
+mod collector;
 mod events;
 mod heartbeat;
 mod jobs;
 mod listener;
+mod maintenance;
 mod opening;
 mod outbox;
 mod progress;
@@ -187,6 +191,7 @@ impl Ready {
         until_stop(Box::pin(reaper::run(worker.clone())));
         until_stop(Box::pin(sweeper::run(worker.clone())));
         until_stop(Box::pin(warm::run(worker.clone())));
+        until_stop(Box::pin(collector::run(worker.clone())));
         let listener = worker.lifecycle.spawn(listener::run(worker.clone()));
         let stopping = worker.lifecycle.spawn({
             let worker = worker.clone();

@@ -75,7 +75,7 @@ async fn has_slot(worker: &Worker, run: &Run, slot: &Slot) -> bool {
     }
 }
 
-async fn hand_back(worker: &Worker, run: &Run) -> Result<(), StoreError> {
+pub(crate) async fn hand_back(worker: &Worker, run: &Run) -> Result<(), StoreError> {
     let handed_back = persist(run, || worker.store.hand_back(&run.lease)).await?;
     events::taken_back(worker, handed_back).await;
     Ok(())

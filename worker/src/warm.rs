@@ -89,6 +89,18 @@ impl Warm {
         }
     }
 
+    /// The same, unless what is kept has another native session open.
+    pub(crate) async fn end_native(&self, worker: &Worker, session: SessionId, native: &str) {
+        let has_it = |kept: &Kept| kept.engine.native_session() == Some(native);
+        let kept = {
+            let mut all = self.kept();
+            if all.get(&session).is_some_and(has_it) { all.remove(&session) } else { None }
+        };
+        if let Some(Kept { engine, .. }) = kept {
+            close(worker, session, engine).await;
+        }
+    }
+
     /// Ends all that were kept for `idle` or longer.
     async fn end_idle(&self, worker: &Worker, idle: Duration) {
         let idle: Vec<_> = self

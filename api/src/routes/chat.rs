@@ -108,7 +108,7 @@ pub(crate) async fn chat(
             let mut accepted = accept(&app, admission, cancel_on_disconnect).await?;
             accepted.guard.disarm();
             let preference = [(HeaderName::from_static("preference-applied"), "respond-async")];
-            Ok((preference, later(&accepted)).into_response())
+            Ok((preference, later(accepted.session, accepted.job)).into_response())
         }
         Wanted::Result => {
             let accepted = accept(&app, admission, cancel_on_disconnect).await?;
@@ -137,7 +137,7 @@ async fn answer(app: &Shared, mut accepted: Accepted) -> Result<Response, ApiPro
             () = tokio::time::sleep(patience.0) => accepted.waiting.look(&app.store).await,
             () = app.lifecycle.hard().cancelled() => {
                 accepted.guard.disarm();
-                return Ok(later(&accepted));
+                return Ok(later(accepted.session, accepted.job));
             }
         };
     }
@@ -146,14 +146,14 @@ async fn answer(app: &Shared, mut accepted: Accepted) -> Result<Response, ApiPro
     match outcome {
         Some(Outcome::Answered(result)) => Ok(Reply(result).into_response()),
         Some(Outcome::Failed(problem)) => Err(told(problem.into())),
+        Some(Outcome::Cut(_)) => Err(told(ApiProblem::new(Code::Internal))),
         None if injected => Err(told(ApiProblem::new(Code::InjectionTimeout))),
-        None => Ok(later(&accepted)),
+        None => Ok(later(accepted.session, accepted.job)),
     }
 }
 
 /// Where the answer will be.
-fn later(accepted: &Accepted) -> Response {
-    let Accepted { session, job, .. } = *accepted;
+pub(super) fn later(session: SessionId, job: JobId) -> Response {
     let body = AdmittedJob { session_id: session, job_id: job, correlation_id: job };
     (StatusCode::ACCEPTED, [(LOCATION, format!("/jobs/{job}"))], Reply(body)).into_response()
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod chat;
+pub(crate) mod cuts;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod interactions;
@@ -24,7 +25,11 @@ pub(crate) fn all() -> OpenApiRouter<Shared> {
         .routes(routes!(sessions::create_session, sessions::list_sessions))
         .routes(routes!(sessions::get_session, sessions::patch_session, sessions::delete_session))
         .routes(routes!(sessions::cancel_session))
-        .routes(routes!(messages::list_messages))
+        .routes(routes!(cuts::fork_session))
+        .routes(routes!(cuts::reset_session))
+        .routes(routes!(messages::list_messages, cuts::trim_session))
+        .routes(routes!(cuts::trim_session_after))
+        .routes(routes!(cuts::delete_message))
         .routes(routes!(events::session_events))
         .routes(routes!(interactions::list_interactions))
         .routes(routes!(interactions::answer_interaction))

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod chat;
+mod cuts;
 mod docs;
 mod guard;
 mod interactions;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::code::Code;
+
 /// What runs an agent's turns. Data only: the trait of that name lives with the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum EngineKind {
@@ -30,6 +32,22 @@ impl EngineKind {
             "openai" => Some(Self::OpenAi),
             "claude-cli" => Some(Self::ClaudeCli),
             _ => None,
+        }
+    }
+
+    /// Whether the engine keeps conversations of its own. The others are shown the stored messages with every turn.
+    pub const fn keeps_conversations(self) -> bool {
+        match self {
+            Self::OpenAi => false,
+            Self::ClaudeCli => true,
+        }
+    }
+
+    /// What a client is told where the engine could not copy its own conversation.
+    pub const fn fork_failed(self) -> Code {
+        match self {
+            Self::ClaudeCli => Code::ClaudeForkFailed,
+            Self::OpenAi => Code::EngineForkFailed,
         }
     }
 

@@ -61,6 +61,9 @@ event_names! {
     ContextCompacted = "context.compacted",
     EngineRetry = "engine.retry",
     ChatResponse = "chat.response",
+    SessionTrimmed = "session.trimmed",
+    SessionReset = "session.reset",
+    SessionForked = "session.forked",
     SessionUpdated = "session.updated",
     Done = "done",
     Error = "error",
@@ -203,6 +206,21 @@ pub enum EventKind {
     },
     /// The answer to a job.
     ChatResponse(Box<ChatResult>),
+    /// The end of the conversation is gone, after the message that the event names: reload.
+    SessionTrimmed {
+        /// How many messages are gone.
+        deleted: i64,
+    },
+    /// All messages are gone: reload.
+    SessionReset {
+        /// How many they were.
+        deleted: i64,
+    },
+    /// Another session has a copy of this one, up to the message that the event names.
+    SessionForked {
+        /// The other session.
+        forked_session_id: SessionId,
+    },
     /// A session's own data was changed.
     SessionUpdated {},
 }
@@ -231,6 +249,9 @@ impl EventKind {
             Self::ContextCompacted { .. } => EventName::ContextCompacted,
             Self::EngineRetry { .. } => EventName::EngineRetry,
             Self::ChatResponse(_) => EventName::ChatResponse,
+            Self::SessionTrimmed { .. } => EventName::SessionTrimmed,
+            Self::SessionReset { .. } => EventName::SessionReset,
+            Self::SessionForked { .. } => EventName::SessionForked,
             Self::SessionUpdated {} => EventName::SessionUpdated,
         }
     }

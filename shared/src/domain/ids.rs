@@ -67,6 +67,14 @@ impl fmt::Display for MessageId {
     }
 }
 
+impl FromStr for MessageId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        text.parse().map(Self).map_err(|_| ParseIdError("message id"))
+    }
+}
+
 /// The fencing token of a lease: it grows with every lease that is granted for a session, and never shrinks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ChatResult, JobId, MessageId, SessionId, TurnId, WorkerId};
+use super::{JobId, JobResult, MessageId, SessionId, TurnId, WorkerId};
 use crate::problem::Problem;
 
 macro_rules! names {
@@ -140,7 +140,7 @@ pub struct Job {
     /// How often it was started.
     pub attempt: i64,
     /// The answer, once it succeeded or was cancelled.
-    pub result: Option<ChatResult>,
+    pub result: Option<JobResult>,
     /// The error, once it failed.
     pub problem: Option<Problem>,
     /// When it was admitted.

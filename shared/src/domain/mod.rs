@@ -2,6 +2,7 @@
 
 mod agent;
 mod answer;
+mod cut;
 mod event;
 mod ids;
 mod interaction;
@@ -14,6 +15,7 @@ mod worker;
 
 pub use agent::{Agent, AgentStatus, EngineKind};
 pub use answer::{CANCELLED_TEXT, ChatResult, ContextSource, TokenUsage, Usage};
+pub use cut::{Cut, CutResult, Fork, JobResult};
 pub use event::{Event, EventKind, EventName, NewEvent, Scope, Snapshot};
 pub use ids::{
     EventId, InteractionId, JobId, LeaseToken, MessageId, ParseIdError, SessionId, TurnId, WorkerId,

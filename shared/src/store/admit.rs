@@ -5,7 +5,7 @@ use super::db::{Tx, values};
 use super::messages::{NewMessage, insert_message};
 use super::tx::{Locked, lock};
 use super::{Store, StoreError};
-use crate::domain::{EngineKind, JobId, JobKind, Message, OnBusy, Role, SessionId};
+use crate::domain::{EngineKind, JobId, JobKind, Message, MessageId, OnBusy, Role, SessionId};
 
 /// A message that asks for an answer.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl Store {
             Target::Existing(session) => Some(lock(&mut tx, *session).await?),
             Target::New(_) => None,
         };
-        if let Some(known) = admitted_before(&mut tx, admission).await? {
+        if let Some(known) = admitted_before(&mut tx, admission.idempotency.as_ref()).await? {
             return Ok(known);
         }
         let mut row = match (locked, &admission.target) {
@@ -113,11 +113,20 @@ impl Store {
             ..NewMessage::of(Role::User)
         };
         let message = insert_message(&mut tx, &mut row, message).await?;
-        if !insert_job(&mut tx, &mut row, admission, kind, &message).await? {
+        let idempotency = admission.idempotency.as_ref();
+        let new = NewJob {
+            id: admission.job,
+            kind,
+            message: Some(message.id),
+            model: admission.model.as_deref(),
+            request: None,
+            idempotency,
+        };
+        if !insert_job(&mut tx, &mut row, new).await? {
             // Another request with the same key was faster, in a session of its own.
             drop(tx);
             let mut tx = self.db.begin().await?;
-            return admitted_before(&mut tx, admission).await?.ok_or(StoreError::IdempotencyConflict);
+            return admitted_before(&mut tx, idempotency).await?.ok_or(StoreError::IdempotencyConflict);
         }
         let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + 1, last_message_id = $3, \
                    updated_ms = $4, enqueued_ms = $4 WHERE id = $1";
@@ -128,8 +137,11 @@ impl Store {
 }
 
 /// The job that the same key was admitted as, if any.
-async fn admitted_before(tx: &mut Tx, admission: &Admission) -> Result<Option<Admitted>, StoreError> {
-    let Some(Idempotency { key, hash }) = &admission.idempotency else { return Ok(None) };
+pub(super) async fn admitted_before(
+    tx: &mut Tx,
+    idempotency: Option<&Idempotency>,
+) -> Result<Option<Admitted>, StoreError> {
+    let Some(Idempotency { key, hash }) = idempotency else { return Ok(None) };
     let sql = "SELECT id, session_id, kind, request_hash FROM jobs WHERE idempotency_key = $1";
     let Some(row) = tx.first(sql, values![key.as_str()]).await? else { return Ok(None) };
     if row.get::<Option<String>>("request_hash")?.as_deref() != Some(hash) {
@@ -177,31 +189,37 @@ pub(super) async fn insert_session(tx: &mut Tx, new: &NewSession, now_ms: i64) -
     tx.run(sql, values).await.map(drop)
 }
 
-/// Inserts the job; `false` where its idempotency key is taken.
-async fn insert_job(
-    tx: &mut Tx,
-    row: &mut Locked,
-    admission: &Admission,
-    kind: JobKind,
-    message: &Message,
-) -> Result<bool, StoreError> {
+/// A job that a client has asked for.
+pub(super) struct NewJob<'a> {
+    pub(super) id: JobId,
+    pub(super) kind: JobKind,
+    pub(super) message: Option<MessageId>,
+    pub(super) model: Option<&'a str>,
+    /// What it asks for beside a message, as JSON.
+    pub(super) request: Option<String>,
+    pub(super) idempotency: Option<&'a Idempotency>,
+}
+
+/// Inserts a job; `false` where its idempotency key is taken.
+pub(super) async fn insert_job(tx: &mut Tx, row: &mut Locked, new: NewJob<'_>) -> Result<bool, StoreError> {
     let sql = "INSERT INTO jobs (id, session_id, seq, kind, state, message_id, model, idempotency_key, request_hash, \
-               created_ms) VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9) \
+               created_ms, request) VALUES ($1, $2, $3, $4, 'pending', $5, $6, $7, $8, $9, $10) \
                ON CONFLICT (idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING";
-    let (key, hash) = match &admission.idempotency {
+    let (key, hash) = match new.idempotency {
         Some(Idempotency { key, hash }) => (Some(key.as_str()), Some(hash.as_str())),
         None => (None, None),
     };
     let values = values![
-        admission.job.0,
+        new.id.0,
         row.id.0,
         row.next_seq(),
-        kind.as_str(),
-        message.id.0,
-        admission.model.as_deref(),
+        new.kind.as_str(),
+        new.message.map(|id| id.0),
+        new.model,
         key,
         hash,
         row.now_ms,
+        new.request,
     ];
     Ok(tx.run(sql, values).await? == 1)
 }
@@ -214,7 +232,9 @@ impl Locked {
             agent: new.agent.clone(),
             engine: new.engine,
             model: new.model.clone(),
+            cwd: new.cwd.clone(),
             native_session: None,
+            native_host: None,
             last_seq: 0,
             last_message: None,
             lease_worker: None,

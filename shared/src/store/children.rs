@@ -74,7 +74,9 @@ impl Store {
     pub async fn depth(&self, session: SessionId, most: u32) -> Result<u32, StoreError> {
         let (mut depth, mut at) = (0, session);
         while depth < most {
-            let sql = "SELECT parent_session_id FROM sessions WHERE id = $1";
+            // A fork was made by a person, whatever its source is a child of.
+            let sql =
+                "SELECT parent_session_id FROM sessions WHERE id = $1 AND forked_from_message_id IS NULL";
             let Some(row) = self.db.first(sql, values![at.0]).await? else { break };
             let Some(parent) = row.get::<Option<uuid::Uuid>>("parent_session_id")? else { break };
             (depth, at) = (depth + 1, SessionId(parent));
@@ -127,6 +129,8 @@ pub(super) async fn wake_parent(
     let (agent, child): (String, uuid::Uuid) = (found.get("agent")?, found.get("id")?);
     let said = match outcome {
         Outcome::Answered(result) => result.content.clone(),
+        // Nobody waits for a cut of a child.
+        Outcome::Cut(_) => return Ok(None),
         Outcome::Failed(problem) => {
             format!("(failed: {})", problem.detail.as_deref().unwrap_or(problem.code.title()))
         }

@@ -38,8 +38,8 @@ pub(super) struct Dialect {
 macro_rules! lock_session {
     ($clock:literal, $suffix:literal) => {
         concat!(
-            "SELECT id, agent, engine, model, native_session_id, last_seq, last_message_id, lease_worker, lease_token, ",
-            "lease_expires_ms, active_turn_id, cancel_turn_id, ",
+            "SELECT id, agent, engine, model, cwd, native_session_id, native_host, last_seq, last_message_id, ",
+            "lease_worker, lease_token, lease_expires_ms, active_turn_id, cancel_turn_id, ",
             $clock,
             " AS now_ms FROM sessions WHERE id = $1",
             $suffix

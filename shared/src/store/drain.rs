@@ -1,6 +1,7 @@
 //! *drain*: a run takes mail out of the session's box. Taking the lease is draining for the first time.
 
 use super::db::{Row, Tx, values};
+use super::maintenance::{Work, begin_work};
 use super::progress::Meanwhile;
 use super::rows::json;
 use super::tx::SessionTx;
@@ -15,6 +16,8 @@ const MOST_MERGED: usize = 100;
 pub enum Begin {
     /// The lease is granted, and this is the first turn's mail.
     Started(Lease, Mail),
+    /// The lease is granted for a fork, a trim or a reset.
+    Maintenance(Lease, Work),
     /// Another run has it.
     Held(WorkerId),
     /// There is nothing to do.
@@ -98,7 +101,7 @@ impl Store {
         held.row.lease_token = LeaseToken(held.row.lease_token.0 + 1);
         held.row.lease_expires_ms = held.row.now_ms + lease_ms;
         let lease = Lease { session, worker, token: held.row.lease_token };
-        let Some(mail) = claim_turn(&mut held, &lease).await? else { return Ok(Begin::NoMail) };
+        let Some(mail) = claim_turn(&mut held, &lease).await? else { return begin_work(held, lease).await };
         held.tx.commit().await?;
         Ok(Begin::Started(lease, mail))
     }
@@ -138,7 +141,9 @@ fn next_turn(pending: Vec<Pending>) -> Vec<Pending> {
             .take_while(|job| job.turn.is_none() && job.claimed.kind == kind)
             .take(MOST_MERGED)
             .collect(),
-        (None, _) => pending.into_iter().take(1).collect(),
+        // Admitted only where nothing else was open, such a job is always the first, and no turn's.
+        (None, JobKind::Fork | JobKind::Trim | JobKind::Reset) => Vec::new(),
+        (None, JobKind::Chat) => pending.into_iter().take(1).collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::db::values;
 use super::rows::{JOB_COLUMNS, job};
 use super::{Store, StoreError};
-use crate::domain::{ChatResult, Job, JobId, JobKind, JobState, Lane, SessionId};
+use crate::domain::{ChatResult, CutResult, Job, JobId, JobKind, JobResult, JobState, Lane, SessionId};
 use crate::problem::Problem;
 
 /// The final answer to a job.
@@ -11,6 +11,8 @@ use crate::problem::Problem;
 pub enum Outcome {
     /// An answer, or the word that it was cancelled.
     Answered(Box<ChatResult>),
+    /// What came of a fork, a trim or a reset.
+    Cut(CutResult),
     /// An error.
     Failed(Problem),
 }
@@ -91,8 +93,11 @@ impl Store {
             known.insert(id);
             let parsed = |column| StoreError::inconsistent("jobs", column, id);
             if let Some(result) = row.get::<Option<String>>("result")? {
-                let result = serde_json::from_str(&result).map_err(|_| parsed("result"))?;
-                found.push((id, Outcome::Answered(Box::new(result))));
+                let outcome = match serde_json::from_str(&result).map_err(|_| parsed("result"))? {
+                    JobResult::Chat(result) => Outcome::Answered(result),
+                    JobResult::Cut(result) => Outcome::Cut(result),
+                };
+                found.push((id, outcome));
             } else if let Some(problem) = row.get::<Option<String>>("problem")? {
                 let problem = serde_json::from_str(&problem).map_err(|_| parsed("problem"))?;
                 found.push((id, Outcome::Failed(problem)));

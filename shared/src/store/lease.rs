@@ -5,6 +5,7 @@ use super::children::first_with_child;
 use super::db::values;
 use super::finish::{Ended, end_job, to_json};
 use super::interactions::close_interactions;
+use super::maintenance::end_hopeless_work;
 use super::progress::{CallEnd, close_calls, count_messages, open_calls};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
@@ -135,7 +136,7 @@ impl Store {
 
 /// Whether a claim that is given back counts as a try.
 #[derive(Debug, Clone, Copy)]
-enum Attempt {
+pub(super) enum Attempt {
     Spent,
     Refunded,
 }
@@ -163,10 +164,18 @@ async fn take_back(
         let closed = close_calls(tx, row, turn, open, CallEnd::Unknown).await?;
         count_messages(tx, row, closed.len()).await?;
     }
+    if turn.is_none() {
+        ended = end_hopeless_work(&mut held, max_attempts).await?;
+    }
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
     let token = held.row.lease_token;
     Ok(Reaped { session: held.row.id, worker, token, turn, next, ended })
+}
+
+/// What is told of a job whose workers have all died.
+pub(super) fn worker_lost(attempt: i64) -> Problem {
+    Problem::with_detail(Code::WorkerLost, format!("the worker died {attempt} times while it ran this"))
 }
 
 /// Ends the jobs of a cut-off turn that will not be tried again.
@@ -182,8 +191,7 @@ async fn end_hopeless(
     if attempt < max_attempts && !cancelled {
         return Ok(Vec::new());
     }
-    let detail = format!("the worker died {attempt} times while it ran this");
-    let problem = Problem::with_detail(Code::WorkerLost, detail);
+    let problem = worker_lost(attempt);
     let sql =
         "SELECT id, kind FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' ORDER BY seq";
     let mut ended = Vec::new();
@@ -207,7 +215,10 @@ async fn end_hopeless(
 }
 
 /// Ends a lease without an answer: claims go back to the mailbox. Returns the job to ring for.
-async fn release(held: &mut SessionTx, attempt: Attempt) -> Result<Option<SessionJob>, StoreError> {
+pub(super) async fn release(
+    held: &mut SessionTx,
+    attempt: Attempt,
+) -> Result<Option<SessionJob>, StoreError> {
     let refund = match attempt {
         Attempt::Spent => 0_i64,
         Attempt::Refunded => 1,

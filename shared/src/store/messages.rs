@@ -1,6 +1,7 @@
 //! Messages: stored once, displayed in the order of arrival, replayed in the order of consumption.
 
 use super::db::{Row, Tx, values};
+use super::pairs::paired;
 use super::progress::COMPACTION;
 use super::rows::{MESSAGE_COLUMNS, json, message};
 use super::tx::Locked;
@@ -177,7 +178,7 @@ impl Store {
     /// What the model is shown, in the order of consumption: the newest summary, and what came after what it stands for.
     pub async fn context(&self, session: SessionId) -> Result<Vec<ContextEntry>, StoreError> {
         let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
-                       WHERE session_id = $1 AND origin = $2 ORDER BY id DESC LIMIT 1";
+                       WHERE session_id = $1 AND origin = $2 AND consumed_seq IS NOT NULL ORDER BY id DESC LIMIT 1";
         let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
                     WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 AND NOT unsent ORDER BY consumed_seq, seq";
         let summary = self.db.first(summary, values![session.0, COMPACTION]).await?;
@@ -195,7 +196,7 @@ impl Store {
                 _ => entries.push(entry),
             }
         }
-        Ok(entries)
+        Ok(paired(entries))
     }
 }
 

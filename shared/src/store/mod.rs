@@ -8,15 +8,20 @@ mod admit;
 mod cancel;
 mod children;
 mod connect;
+mod cut;
 mod db;
 mod delivery;
+mod doomed;
 mod drain;
 mod finish;
+mod fork;
 mod interactions;
 mod jobs;
 mod lease;
+mod maintenance;
 mod messages;
 mod native;
+mod pairs;
 mod progress;
 mod rows;
 mod sessions;
@@ -29,11 +34,14 @@ pub use admit::{Admission, Admitted, Idempotency, NewSession, Target};
 pub use cancel::Cancelled;
 pub use children::Spawn;
 pub use connect::Settings;
+pub use cut::DeletedMessage;
+pub use doomed::{Doomed, DoomedNative};
 pub use drain::{Begin, Claimed, Mail, Unsent};
 pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
 pub use interactions::NewInteraction;
 pub use jobs::{JobFilter, Outcome, QueueStats};
 pub use lease::{Beat, Reaped};
+pub use maintenance::{AdmittedCut, CutAdmission, NativeFork, Work, WorkEnd, Worked};
 pub use messages::{ContextEntry, MessagePage};
 pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
@@ -54,6 +62,9 @@ pub enum StoreError {
     /// There is no such job.
     #[error("there is no such job")]
     JobNotFound,
+    /// There is no such message in the session.
+    #[error("there is no such message in the session")]
+    MessageNotFound,
     /// There is no such interaction in the session.
     #[error("there is no such interaction")]
     InteractionNotFound,
@@ -95,6 +106,7 @@ impl HasCode for StoreError {
         match self {
             Self::SessionNotFound => Code::SessionNotFound,
             Self::JobNotFound => Code::JobNotFound,
+            Self::MessageNotFound => Code::MessageNotFound,
             Self::InteractionNotFound => Code::InteractionNotFound,
             Self::InteractionResolved => Code::InteractionResolved,
             Self::SessionBusy => Code::SessionBusy,

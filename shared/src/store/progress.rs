@@ -35,7 +35,7 @@ pub(super) enum CallEnd {
 }
 
 impl CallEnd {
-    const fn text(self) -> &'static str {
+    pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Interrupted => "(interrupted: the turn was ended while this ran)",
             Self::Unknown => {

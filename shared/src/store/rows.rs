@@ -26,7 +26,8 @@ macro_rules! session_columns {
          s.created_ms, s.updated_ms, s.connected_ms, \
          CASE WHEN s.active_turn_id IS NOT NULL THEN CASE WHEN EXISTS (SELECT 1 FROM interactions i \
                    WHERE i.session_id = s.id AND i.state = 'open') THEN 'waiting' ELSE 'running' END \
-              WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.session_id = s.id AND j.state = 'pending') THEN 'queued' \
+              WHEN EXISTS (SELECT 1 FROM jobs j WHERE j.session_id = s.id AND j.state IN ('pending', 'claimed')) \
+              THEN 'queued' \
               WHEN s.last_turn_failed THEN 'error' ELSE 'idle' END AS status"
     };
 }

@@ -2,6 +2,7 @@
 
 use super::admit::{NewSession, insert_session};
 use super::db::values;
+use super::doomed::doom_own;
 use super::rows::{SESSION_COLUMNS, session};
 use super::{Store, StoreError};
 use crate::domain::{Session, SessionId, SessionStatus};
@@ -35,7 +36,7 @@ pub struct SessionPatch {
 /// What a deletion took away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deleted {
-    /// The engine's own conversation, which outlives the row until somebody removes it.
+    /// The engine's own conversation, which outlives the row until a worker of its host deletes it.
     pub native_session: Option<String>,
 }
 
@@ -107,6 +108,7 @@ impl Store {
         if held.row.lease_worker.is_some() || held.has_open_jobs().await? {
             return Err(StoreError::SessionBusy);
         }
+        doom_own(&mut held.tx, &held.row).await?;
         held.tx.run("DELETE FROM sessions WHERE id = $1", values![id.0]).await?;
         held.tx.commit().await?;
         Ok(Deleted { native_session: held.row.native_session })

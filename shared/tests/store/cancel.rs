@@ -1,7 +1,9 @@
 //! *cancel*: what it hits, what it leaves alone, and what it wins over.
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{CANCELLED_TEXT, JobId, JobKind, JobState, Role, SessionId, TurnId};
+use roundhouse_shared::domain::{
+    CANCELLED_TEXT, JobId, JobKind, JobResult, JobState, Role, SessionId, TurnId,
+};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
     Beat, Begin, Cancelled, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
@@ -66,7 +68,7 @@ async fn mail_that_no_worker_has_taken_is_cancelled_without_a_turn(store: &Store
         assert_eq!((result.turn_id, result.message_id, result.iterations), (None, None, 0));
         assert_eq!(result.injected, ended.kind == JobKind::Inject);
         let row = job(store, ended.job).await;
-        assert_eq!((row.state, row.result.as_ref()), (JobState::Cancelled, Some(&**result)));
+        assert_eq!((row.state, row.result), (JobState::Cancelled, Some(JobResult::Chat(result.clone()))));
         assert_eq!((row.started_ms, row.attempt), (None, 0));
     }
     let page = MessagePage { limit: 10, ..MessagePage::default() };
@@ -201,7 +203,7 @@ async fn a_cancelled_turn_that_is_handed_back_is_not_tried_again(store: &Store) 
 
 async fn assert_ended_as_cancelled(store: &Store, id: JobId, turn: TurnId) {
     let row = job(store, id).await;
-    let result = row.result.unwrap();
+    let Some(JobResult::Chat(result)) = row.result else { panic!("{row:?}") };
     assert_eq!((row.state, result.content.as_str()), (JobState::Cancelled, CANCELLED_TEXT));
     assert_eq!((result.cancelled, result.turn_id), (true, Some(turn)));
 }

@@ -2,7 +2,7 @@
 
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
-    CANCELLED_TEXT, ContextSource, JobKind, JobState, Role, SessionStatus, TokenUsage, Usage,
+    CANCELLED_TEXT, ContextSource, JobKind, JobResult, JobState, Role, SessionStatus, TokenUsage, Usage,
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
@@ -47,7 +47,7 @@ async fn every_job_of_a_turn_gets_the_turns_answer(store: &Store) {
         assert_eq!((result.model.as_deref(), result.context_source), (Some("model"), ContextSource::Replay));
         assert_eq!(result.token_usage, TokenUsage { input: 10, output: 20, cache: 5, cost: Some(1.5) });
         let row = job(store, ended.job).await;
-        assert_eq!((row.state, row.result.as_ref()), (JobState::Succeeded, Some(&**result)));
+        assert_eq!((row.state, row.result), (JobState::Succeeded, Some(JobResult::Chat(result.clone()))));
         assert_eq!(row.ended_ms.unwrap() - row.started_ms.unwrap(), result.duration_ms);
     }
     let Some(Outcome::Answered(result)) = finished_once(store, first).await else { panic!() };

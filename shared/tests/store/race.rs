@@ -148,7 +148,7 @@ async fn work(house: House, mut runs: usize) {
         match try_begin(&house.store, session, WorkerId::generate(), lease_ms).await.unwrap() {
             Begin::Started(lease, _) if dies && runs.is_multiple_of(2) => house.dies(lease.session),
             Begin::Started(lease, mail) => house.run(lease, mail, dies).await,
-            Begin::Held(_) | Begin::NoMail | Begin::NotHere => {}
+            Begin::Held(_) | Begin::Maintenance(..) | Begin::NoMail | Begin::NotHere => {}
         }
     }
 }

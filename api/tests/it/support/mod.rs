@@ -9,11 +9,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use roundhouse_api::{App, Limits, Parts, Settings};
-use roundhouse_shared::bus::{Bus, Follow};
+use roundhouse_shared::bus::{Bus, Follow, Notice};
 use roundhouse_shared::domain::{Agent, EngineKind, SessionId, WorkerId};
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
-use roundhouse_shared::store::{Begin, Settings as StoreSettings, Store};
+use roundhouse_shared::store::{Begin, Settings as StoreSettings, Store, Work, WorkEnd};
 use roundhouse_shared::units::Span;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -157,6 +157,22 @@ impl Api {
         loop {
             match self.store.begin(session, self.worker, LEASE_MS, |_| true).await.unwrap() {
                 Begin::Started(lease, mail) => return Turn::new(self, lease, mail).await,
+                _ => drop(within(follow.next()).await),
+            }
+        }
+    }
+
+    /// Waits until the session is to be cut, and ends that as it is told; returns what was to be done.
+    pub(crate) async fn cut_when_rung(&self, session: SessionId, end: WorkEnd) -> Work {
+        let mut follow = self.bus.follow(session, None).await;
+        loop {
+            match self.store.begin(session, self.worker, LEASE_MS, |_| true).await.unwrap() {
+                Begin::Maintenance(lease, work) => {
+                    let worked = self.store.finish_work(&lease, work.job, &end).await.unwrap();
+                    let notices = worked.ended.iter().map(|ended| Notice::Ended(session, ended.job));
+                    self.bus.notify(&notices.collect::<Vec<_>>()).await;
+                    return work;
+                }
                 _ => drop(within(follow.next()).await),
             }
         }

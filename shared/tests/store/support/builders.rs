@@ -170,6 +170,7 @@ pub(crate) fn texts_of(mail: &Mail) -> Vec<&str> {
 pub(crate) fn answer(outcome: &Outcome) -> (&str, bool) {
     match outcome {
         Outcome::Answered(result) => (&result.content, result.cancelled),
+        Outcome::Cut(result) => panic!("a cut: {result:?}"),
         Outcome::Failed(problem) => (problem.code.as_str(), false),
     }
 }
@@ -185,7 +186,7 @@ pub(crate) async fn contents(store: &Store, session: SessionId) -> Vec<String> {
 pub(crate) fn tokens(outcome: &Outcome) -> TokenUsage {
     match outcome {
         Outcome::Answered(result) => result.token_usage,
-        Outcome::Failed(problem) => panic!("failed: {problem:?}"),
+        other => panic!("no answer: {other:?}"),
     }
 }
 

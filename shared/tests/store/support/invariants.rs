@@ -3,7 +3,7 @@
 use super::Database;
 
 /// Counts what must not be.
-const NEVER: [(&str, &str); 18] = [
+const NEVER: [(&str, &str); 21] = [
     (
         "an open job that has ended, or an ended one that has not",
         "SELECT count(*) FROM jobs WHERE (state IN ('pending', 'claimed')) <> (ended_ms IS NULL)",
@@ -24,7 +24,7 @@ const NEVER: [(&str, &str); 18] = [
         "a claim of a turn that is not the session's, or under another lease than the session's",
         "SELECT count(*) FROM jobs j JOIN sessions s ON s.id = j.session_id WHERE j.state = 'claimed' \
          AND (s.lease_worker IS NULL OR s.lease_token <> j.claim_token OR s.lease_worker <> j.worker_id \
-              OR s.active_turn_id IS NULL OR s.active_turn_id <> j.turn_id)",
+              OR (j.request IS NULL AND (s.active_turn_id IS NULL OR s.active_turn_id <> j.turn_id)))",
     ),
     (
         "a turn that runs without a lease or without a claim",
@@ -85,6 +85,23 @@ const NEVER: [(&str, &str); 18] = [
         "a question whose state differs from its end or its answer",
         "SELECT count(*) FROM interactions WHERE (state = 'open') <> (resolved_ms IS NULL) \
          OR (state = 'answered') <> (answer IS NOT NULL)",
+    ),
+    (
+        "a fork, trim or reset that another open job came before, or that has a turn",
+        "SELECT count(*) FROM jobs c WHERE c.request IS NOT NULL AND c.state IN ('pending', 'claimed') AND \
+         (c.turn_id IS NOT NULL OR EXISTS (SELECT 1 FROM jobs j WHERE j.session_id = c.session_id \
+          AND j.state IN ('pending', 'claimed') AND j.seq < c.seq))",
+    ),
+    (
+        "a message of a job that waits, which is gone",
+        "SELECT count(*) FROM jobs j WHERE j.state = 'pending' AND j.message_id IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = j.message_id)",
+    ),
+    (
+        "a summary that stands for another number of messages than its session says",
+        "SELECT count(*) FROM sessions s WHERE s.compact_size <> (SELECT count(*) FROM messages m \
+         WHERE m.session_id = s.id AND m.origin <> 'compaction' AND m.consumed_seq <= (SELECT c.consumed_seq \
+         FROM messages c WHERE c.session_id = s.id AND c.origin = 'compaction' ORDER BY c.id DESC LIMIT 1))",
     ),
     (
         "a wake that tells of a job which has not ended",

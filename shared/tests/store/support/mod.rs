@@ -1,6 +1,7 @@
 //! What the cases stand on: a database each, short ways to a situation, and what must always hold.
 
 mod builders;
+mod cuts;
 mod database;
 pub(crate) mod invariants;
 
@@ -9,6 +10,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use futures::FutureExt as _;
 
 pub(crate) use builders::*;
+pub(crate) use cuts::*;
 pub(crate) use database::{Database, Server};
 
 /// Makes a test for each database of every case named. A case is an `async fn` that takes `&Store`, or `&Database`
