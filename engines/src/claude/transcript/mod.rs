@@ -12,9 +12,9 @@ mod cut;
 mod entry;
 mod file;
 mod fork;
-mod line;
 mod look_up;
 mod message;
+mod object;
 mod path;
 mod seed;
 mod side_files;
@@ -88,8 +88,8 @@ impl Transcripts {
 
     /// Looks a user's message up by the uuid under which it was sent, on the branch that a resume takes.
     ///
-    /// What came after it goes up to its answer, past prompts that were sent in between: a turn that was cut off goes
-    /// on by one.
+    /// What came after it goes up to its answer or its interruption, past prompts that were sent in between: a turn that
+    /// was cut off goes on by one.
     ///
     /// # Errors
     /// [`EngineError::Unavailable`] where the transcript cannot be read.
@@ -169,13 +169,13 @@ impl Transcripts {
     pub fn delete(&self, native: &Native) -> Result<(), EngineError> {
         let Some(expected) = path::expected(&self.config_dir, native) else { return Ok(()) };
         let existing = path::existing(&self.config_dir, native);
-        let history = self.config_dir.join("file-history").join(&native.id);
+        let aside = ["file-history", "session-env"].map(|name| self.config_dir.join(name).join(&native.id));
         let elsewhere = existing.filter(|path| *path != expected);
         [expected]
             .iter()
             .chain(&elsewhere)
             .try_for_each(|path| remove(path))
-            .and_then(|()| gone(fs::remove_dir_all(history)))
+            .and_then(|()| aside.iter().try_for_each(|folder| gone(fs::remove_dir_all(folder))))
             .map_err(|error| unavailable("deleted", native, &error))
     }
 
