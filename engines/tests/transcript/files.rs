@@ -80,6 +80,22 @@ async fn what_is_deleted_is_gone_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_session_of_which_a_crash_left_no_entry_begins_anew() {
+    let (place, oracle) = (Place::new(), Oracle::start().await.unwrap());
+    let native = place.session();
+    let path = place.transcripts().path(&native);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let waiting =
+        serde_json::json!({"type": "queue-operation", "operation": "enqueue", "sessionId": native.id});
+    fs::write(path, format!("{waiting}\n")).unwrap();
+
+    assert!(!place.transcripts().exists(&native));
+    place.transcripts().delete(&native).unwrap();
+
+    assert_eq!(ask(&place, &native, &oracle.base_url(), "X = 5").await, "X = 5");
+}
+
+#[tokio::test]
 async fn what_cannot_be_deleted_is_told() {
     let place = Place::new();
     let native = place.session();

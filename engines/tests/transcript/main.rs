@@ -7,6 +7,7 @@ mod files;
 mod find;
 mod forks;
 mod model;
+mod odd;
 mod place;
 mod recorded;
 mod sdk;

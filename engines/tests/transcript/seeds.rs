@@ -116,7 +116,7 @@ async fn what_a_provider_would_refuse_is_made_valid() {
         assistant("", &[("same", "Bash", "{}")]),
     ];
 
-    let anchors = place.transcripts().seed(&native, &context, MODEL).unwrap();
+    let anchors = place.transcripts().seed(&native, &context, "").unwrap();
 
     assert_eq!(anchors.len(), 3);
     assert_eq!(ask(&place, &native, &oracle.base_url(), "what is X").await, "X = 5");
@@ -140,6 +140,14 @@ async fn what_a_provider_would_refuse_is_made_valid() {
     let is_empty = |block: &&Value| block["text"].as_str().is_some_and(|text| text.trim().is_empty());
     assert_eq!(blocks.iter().find(is_empty), None);
     assert!(!blocks.iter().any(|block| block.to_string().contains("a result of nothing")), "{blocks:?}");
+}
+
+#[test]
+fn nothing_is_written_where_nothing_was_said() {
+    let place = Place::new();
+    let native = place.session();
+    assert_eq!(place.transcripts().seed(&native, &[result("nobody", "of nothing")], MODEL), Ok(vec![]));
+    assert!(!place.transcripts().path(&native).exists());
 }
 
 #[tokio::test]

@@ -29,13 +29,12 @@ impl Transcript {
         let mut reader = BufReader::new(File::open(path)?);
         let mut bytes = Vec::new();
         while reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut bytes)? > 0 {
+            let is_request = bytes.starts_with(br#"{"type":"api-request"#);
             if bytes.len() as u64 == LINE_BYTES && !bytes.ends_with(b"\n") {
                 tracing::warn!(path = %path.display(), "a line of the transcript is too long to be read");
-                transcript.has_gap = true;
+                transcript.has_gap |= !is_request;
                 reader.skip_until(b'\n')?;
-            } else if !bytes.starts_with(br#"{"type":"api-request"#)
-                && let Some(line) = Object::parse(&bytes)
-            {
+            } else if !is_request && let Some(line) = Object::parse(&bytes) {
                 transcript.push(line);
             }
             bytes.clear();
