@@ -14,7 +14,7 @@ const QUESTION: &str = "AskUserQuestion";
 /// Shows a plan to a person, by its nature.
 const PLAN: &str = "ExitPlanMode";
 
-/// Only loads the definitions of tools that are offered anyway.
+/// Only loads the definitions of tools that are offered anyway. Denied, it is not offered itself.
 const SEARCH: &str = "ToolSearch";
 
 /// The most questions that wait; a CLI with more of them is refused.
@@ -50,6 +50,14 @@ impl Asks {
         None
     }
 
+    /// The turn is over: what a person is asked now is asked again in the next one, if it is still wanted. Gives its id.
+    pub(super) fn put_off(&mut self) -> Option<String> {
+        let open = self.open.take()?;
+        let id = open.id.clone();
+        self.waiting.push_front(open);
+        Some(id)
+    }
+
     /// The CLI does not want an answer any more. Whether a person was asked.
     pub(super) fn cancel(&mut self, id: &str) -> bool {
         self.waiting.retain(|ask| ask.id != id);
@@ -65,7 +73,7 @@ impl Asks {
     ) -> Option<Outcome> {
         let verdict = |ask: &Ask| match &*ask.tool {
             QUESTION | PLAN => Verdict::Ask,
-            SEARCH => permissions.decide(SEARCH, &ask.input).min(Verdict::Allow),
+            SEARCH => Verdict::Allow,
             tool => permissions.decide(tool, &ask.input),
         };
         // A question that a person is to answer keeps only other such questions waiting.

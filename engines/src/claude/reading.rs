@@ -102,9 +102,9 @@ impl Reading {
         self.commands.insert(line, command);
     }
 
-    /// A turn begins that these lines are about.
-    pub(super) fn begin(&mut self, lines: Vec<String>) {
-        self.turn = Some(Turn { lines, ..Turn::default() });
+    /// A turn begins.
+    pub(super) fn begin(&mut self, turn: Turn) {
+        self.turn = Some(turn);
     }
 
     /// Has the CLI stop the turn, which then ends as said.
@@ -119,8 +119,15 @@ impl Reading {
     /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
     pub(super) fn give_up(&mut self, other: EngineEvent) {
         if let Some(turn) = self.turn.take() {
+            self.put_off_questions();
             self.events.push_back(turn.ending.map_or(other, Ending::event));
         }
+    }
+
+    /// Whoever is asked, is asked within a turn.
+    fn put_off_questions(&mut self) {
+        let withdrawn = self.asks.put_off().map(|id| EngineEvent::Withdrawn { id });
+        self.events.extend(withdrawn);
     }
 
     pub(super) fn answer(&mut self, id: &str, answer: Answer) {
@@ -160,7 +167,7 @@ impl Reading {
     pub(super) fn read(&mut self, line: Line) {
         match line {
             Line::Command { uuid, state: CommandState::Started } => self.started(uuid),
-            Line::Command { uuid, state: CommandState::Cancelled } => self.cancelled(&uuid),
+            Line::Command { uuid, state: CommandState::Over } => self.over(&uuid),
             Line::Idle => self.idle(),
             Line::Stream(event) => {
                 let said = self.chain.stream(&event);
@@ -226,7 +233,7 @@ impl Reading {
         }
     }
 
-    fn cancelled(&mut self, line: &str) {
+    fn over(&mut self, line: &str) {
         if self.started.iter().any(|started| started == line) {
             // Its result tells.
             return;
@@ -235,7 +242,9 @@ impl Reading {
         let Some(turn) = &mut self.turn else { return };
         turn.lines.retain(|kept| kept != line);
         if turn.lines.is_empty() {
-            let detail = "the CLI has dropped the message".to_owned();
+            let detail =
+                "the CLI has not taken the message: it was dropped, or the conversation has it already"
+                    .to_owned();
             self.give_up(EngineEvent::Failed(EngineError::Provider {
                 status: None,
                 retry_after: None,
@@ -325,6 +334,7 @@ impl Reading {
             .collect();
         let by_itself = self.autonomous.take();
         if let Some(turn) = self.turn.take_if(|turn| turn.is_about(&lines)) {
+            self.put_off_questions();
             self.events.extend(by_itself.map(EngineEvent::Autonomous));
             self.events.extend(turn.end(result, used, answered));
             return;

@@ -17,7 +17,7 @@ use super::lines::Read;
 use super::link::{self, Link};
 use super::protocol::Line;
 use super::reading::Reading;
-use super::turn::{Command, Ending};
+use super::turn::{Command, Ending, Turn};
 use super::{Agent, failure, input};
 use crate::contract::{
     Answer, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession, TurnDone,
@@ -209,7 +209,7 @@ impl EngineSession for Session {
             let done = TurnDone { iterations: iterations.max(1), usage, answered: all };
             self.reading.events.push_back(EngineEvent::TurnDone(done));
         } else {
-            self.reading.begin(lines);
+            self.reading.begin(Turn { lines, iterations, usage, ..Turn::default() });
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::failure;
 use super::protocol::TurnResult;
 use crate::contract::{AssistantMessage, EngineError, EngineEvent, TurnDone, Usage};
+use crate::openai::usage::sum;
 
 /// A line that we have written and that the CLI has not yet answered.
 #[derive(Debug, Default)]
@@ -37,6 +38,9 @@ impl Ending {
 pub(super) struct Turn {
     /// The uuids of the lines that it is about.
     pub(super) lines: Vec<String>,
+    /// What it has brought before, and what that used.
+    pub(super) iterations: u32,
+    pub(super) usage: Usage,
     pub(super) ending: Option<Ending>,
     /// The last message of it is an answer: it calls no tools.
     pub(super) has_answer: bool,
@@ -62,8 +66,11 @@ impl Turn {
             let message = AssistantMessage { content: result.text.clone(), ..AssistantMessage::default() };
             events.push(EngineEvent::MessageDone(message));
         }
-        let iterations = result.iterations.max(1);
-        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage: used, answered }));
+        let iterations = result.iterations.max(1).saturating_add(self.iterations);
+        // What was used before may have no price; what is known is more than nothing.
+        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
+        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
+        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
         events
     }
 }

@@ -122,6 +122,25 @@ async fn a_message_that_never_arrived_is_sent() {
 }
 
 #[tokio::test]
+async fn a_message_that_the_conversation_has_already_fails_at_once_where_nothing_is_known_of_an_earlier_turn()
+{
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let message = session.send("X = 5").await;
+    session.rest().await;
+    let native = session.native();
+    session.close().await;
+    let mut session = host.resume(&native).await;
+    session.0.send(TurnInput { messages: vec![message], ..TurnInput::default() }).await.unwrap();
+    let events = session.rest().await;
+    let Some(EngineEvent::Failed(EngineError::Provider { detail, .. })) = events.last() else {
+        panic!("{events:?}")
+    };
+    assert!(detail.contains("has it already"), "{detail}");
+    assert_eq!(session.chat("what is X").await, "X = 5");
+}
+
+#[tokio::test]
 async fn messages_that_were_sent_as_one_are_found_as_one() {
     let host = Host::new().await;
     let mut session = host.open().await;

@@ -8,7 +8,7 @@ fn reading() -> Reading {
     let meter = Meter { before: Some(Totals::default()), rates: None };
     let mut reading = Reading::new(Permissions::default(), None, meter);
     reading.wrote("U1".to_owned(), command("m1"));
-    reading.begin(vec!["U1".to_owned()]);
+    reading.begin(Turn { lines: vec!["U1".to_owned()], ..Turn::default() });
     reading
 }
 
@@ -91,7 +91,7 @@ fn only_the_messages_of_the_result_are_answered() {
     assert_eq!(told(&mut reading, &lines).last().unwrap(), "answered m1 for Some(500000000)");
     assert!(reading.has_message("m2") && !reading.has_message("m1"));
 
-    reading.begin(vec!["U2".to_owned()]);
+    reading.begin(Turn { lines: vec!["U2".to_owned()], ..Turn::default() });
     let lines = [state("U2", "started"), says("2", "two"), result(&["U2"], 0.5)];
     let told = told(&mut reading, &lines);
     assert_eq!(
@@ -164,4 +164,46 @@ fn a_turn_without_an_answer_of_the_model_is_answered_by_its_result() {
     last["result"] = json!("it costs nothing");
     let told = told(&mut reading, &[state("U1", "started"), last]);
     assert_eq!(told[1], "message it costs nothing");
+}
+
+#[test]
+fn a_question_that_a_turn_leaves_open_is_asked_again_in_the_next() {
+    let mut reading = reading();
+    let ask = json!({"type": "control_request", "request_id": "q", "request": {
+        "subtype": "can_use_tool", "tool_name": "AskUserQuestion", "tool_use_id": "t", "agent_id": "a", "input": {"questions": []},
+    }});
+    let asked = |reading: &mut Reading| {
+        assert!(reading.decide());
+        matches!(reading.events.pop_front(), Some(EngineEvent::Asked { id, .. }) if id == "q")
+    };
+    told(&mut reading, &[state("U1", "started"), ask]);
+    assert!(asked(&mut reading) && reading.is_asking());
+    let told = told(&mut reading, &[says("1", "hi"), result(&["U1"], 0.5)]);
+    assert!(told.iter().any(|event| event.contains("Withdrawn")), "{told:?}");
+    assert!(!reading.is_asking());
+
+    reading.begin(Turn { lines: vec!["U2".to_owned()], ..Turn::default() });
+    assert!(asked(&mut reading));
+}
+
+#[test]
+fn what_a_turn_has_brought_before_counts_in_its_end() {
+    let mut reading = reading();
+    let usage = Usage { input_tokens: 10, ..Usage::default() };
+    reading.begin(Turn { lines: vec!["U1".to_owned()], iterations: 2, usage, ..Turn::default() });
+    for line in [state("U1", "started"), says("1", "hi"), result(&["U1"], 0.5)] {
+        reading.read(Line::read(&line));
+    }
+    let Some(EngineEvent::TurnDone(done)) = reading.events.pop_back() else { panic!("{reading:?}") };
+    assert_eq!((done.iterations, done.usage.input_tokens, done.usage.cost_nanos), (3, 11, Some(500_000_000)));
+}
+
+#[test]
+fn thoughts_are_told_as_such() {
+    let mut reading = reading();
+    let stream = |event: Value| json!({"type": "stream_event", "event": event});
+    let delta = json!({"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "hm"}});
+    let start = json!({"type": "message_start", "message": {"id": "1"}});
+    let told = told(&mut reading, &[state("U1", "started"), stream(start), stream(delta)]);
+    assert_eq!(told[1], "ThinkingDelta(\"hm\")");
 }
