@@ -57,7 +57,9 @@ impl<'a> Message<'a> {
             (_, content) => {
                 let (quoting, rest): (Vec<_>, Vec<_>) =
                     content.into_texts().into_iter().partition(|text| clean::is_quoting(text));
-                rest.iter().for_each(|text| conversation.aside(text));
+                for text in rest {
+                    conversation.aside(&text);
+                }
                 conversation.user(quoting);
             }
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::install::{self, Missing};
-use crate::services::{CLAUDE, CLAUDE_SDK};
+use crate::services::{CLAUDE, CLAUDE_SDK, MCP_EVERYTHING};
 use crate::{npm, sh};
 
 /// The targets of the crate `engines` that run the real CLI.
@@ -23,7 +23,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let packages = if args.newest { npm::newest_claude()? } else { npm::packages(Missing::Install)? };
+    let pinned = npm::packages(Missing::Install)?;
+    let mcp = pinned.mcp_everything()?;
+    let packages = if args.newest { npm::newest_claude()? } else { pinned };
     let (claude, sdk) = (packages.claude()?, packages.claude_sdk()?);
     println!("testing with {}", sh::output(sh::command(&claude).arg("--version"))?.trim());
     let mut command = match install::NEXTEST.get(Missing::Install)? {
@@ -34,6 +36,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for test in TESTS {
         command.args(["--test", test]);
     }
-    let command = command.args(&args.more).env(CLAUDE, claude).env(CLAUDE_SDK, sdk);
+    let command = command.args(&args.more).env(CLAUDE, claude).env(CLAUDE_SDK, sdk).env(MCP_EVERYTHING, mcp);
     Ok(sh::exit_code_of(sh::run_attached(command)?))
 }

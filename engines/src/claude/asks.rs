@@ -14,7 +14,7 @@ const QUESTION: &str = "AskUserQuestion";
 /// Shows a plan to a person, by its nature.
 const PLAN: &str = "ExitPlanMode";
 
-/// Only loads the definitions of tools that are offered anyway.
+/// Only loads the definitions of tools that are offered anyway. Denied, it is not offered itself.
 const SEARCH: &str = "ToolSearch";
 
 /// The most questions that wait; a CLI with more of them is refused.
@@ -50,21 +50,30 @@ impl Asks {
         None
     }
 
+    /// The turn is over: what a person is asked now is asked again in the next one, if it is still wanted. Gives its id.
+    pub(super) fn put_off(&mut self) -> Option<String> {
+        let open = self.open.take()?;
+        let id = open.id.clone();
+        self.waiting.push_front(open);
+        Some(id)
+    }
+
     /// The CLI does not want an answer any more. Whether a person was asked.
     pub(super) fn cancel(&mut self, id: &str) -> bool {
         self.waiting.retain(|ask| ask.id != id);
         self.open.take_if(|open| open.id == id).is_some()
     }
 
-    /// Decides the next question of which this holds.
+    /// Decides the next question of which `may` holds; `written` gives a call as the model wrote it.
     pub(super) fn decide(
         &mut self,
         permissions: &Permissions,
         may: impl Fn(&Ask) -> bool,
+        written: impl Fn(&str) -> Option<Value>,
     ) -> Option<Outcome> {
         let verdict = |ask: &Ask| match &*ask.tool {
             QUESTION | PLAN => Verdict::Ask,
-            SEARCH => permissions.decide(SEARCH, &ask.input).min(Verdict::Allow),
+            SEARCH => Verdict::Allow,
             tool => permissions.decide(tool, &ask.input),
         };
         // A question that a person is to answer keeps only other such questions waiting.
@@ -78,6 +87,11 @@ impl Asks {
             Verdict::Ask => {
                 let asked = match &*ask.tool {
                     QUESTION => Asked::Question(json!({"questions": ask.input["questions"]})),
+                    // The CLI tells a plan only where it was written to its file.
+                    PLAN if ask.input["plan"].is_null() => {
+                        let call = written(&ask.call).unwrap_or_default();
+                        Asked::Plan(json!({"plan": call["plan"]}))
+                    }
                     PLAN => Asked::Plan(json!({"plan": ask.input["plan"]})),
                     _ => Asked::Permission { call: call(&ask, &ask.input) },
                 };
@@ -97,19 +111,19 @@ impl Asks {
         };
         Some(match (&*ask.tool, answer) {
             (QUESTION, Answer::Given { answers, message }) => {
-                allow(&ask, Some(answered(&ask, answers, message)))
+                allow(&ask, Some(&answered(&ask, answers, message)))
             }
-            (QUESTION, Answer::Text(text)) => allow(&ask, Some(answered(&ask, Map::new(), Some(text)))),
+            (QUESTION, Answer::Text(text)) => allow(&ask, Some(&answered(&ask, Map::new(), Some(text)))),
             (QUESTION, Answer::Allow { input: None }) => refuse("There was no answer."),
             (_, Answer::Allow { input: None }) => allow(&ask, None),
             (_, Answer::Allow { input: Some(other) }) if !other.is_object() => refuse(&format!(
                 "The call was to run with arguments that are no object, and did not: {other}"
             )),
             // Whoever may change a call may not do what nobody may.
-            (QUESTION | PLAN, Answer::Allow { input: Some(other) }) => allow(&ask, Some(other)),
+            (QUESTION | PLAN, Answer::Allow { input: Some(other) }) => allow(&ask, Some(&other)),
             (tool, Answer::Allow { input: Some(other) }) => match permissions.decide(tool, &other) {
                 Verdict::Deny => refuse(""),
-                _ => allow(&ask, Some(other)),
+                _ => allow(&ask, Some(&other)),
             },
             (_, Answer::Deny(reason) | Answer::Text(reason)) => refuse(&reason),
             (_, Answer::Given { message, .. }) => refuse(&message.unwrap_or_default()),
@@ -160,8 +174,8 @@ fn denied(ask: &Ask) -> String {
     }
 }
 
-fn allow(ask: &Ask, other: Option<Value>) -> Outcome {
-    let input = other.as_ref().unwrap_or(&ask.input);
+fn allow(ask: &Ask, other: Option<&Value>) -> Outcome {
+    let input = other.unwrap_or(&ask.input);
     let started = (!ask.is_side_chain).then(|| call(ask, input));
     Outcome::Reply(reply(ask, &json!({"behavior": "allow", "updatedInput": input})), started)
 }

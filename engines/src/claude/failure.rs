@@ -20,10 +20,9 @@ pub(super) fn of_result(result: &TurnResult) -> Option<EngineError> {
     let told = if errors.is_empty() { &result.text } else { &errors };
     let detail = if told.is_empty() { &result.subtype } else { told };
     Some(match &*result.subtype {
-        "error_max_turns" => EngineError::Limit(format!(
-            "it has made {} model calls, and max_iterations allows no more",
-            result.iterations.max(1)
-        )),
+        "error_max_turns" => {
+            EngineError::Limit("it has made all the model calls that max_iterations allows".to_owned())
+        }
         _ if errors.contains(NO_CONVERSATION) => EngineError::ResumeDropped(quoted(&errors)),
         _ => EngineError::Provider { status: result.status, retry_after: None, detail: quoted(detail) },
     })

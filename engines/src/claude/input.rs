@@ -33,7 +33,8 @@ pub(super) fn line(uuid: &str, messages: &[InputMessage], is_plain_text: bool) -
     line
 }
 
-fn block(file: &Attachment) -> Value {
+/// A file as a content block.
+pub(super) fn block(file: &Attachment) -> Value {
     let Attachment { name, media_type, data } = file;
     let source = |media_type: &str| json!({"type": "base64", "media_type": media_type, "data": base64(data)});
     match Kind::of(media_type) {

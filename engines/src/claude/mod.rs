@@ -8,8 +8,8 @@
 //!
 //! The session (`session`) owns the process and the tasks at its pipes (`link`), writes messages (`input`), and reads lines
 //! only while a turn runs: what the CLI does in between waits in the pipe. What the lines mean is decided without a
-//! process (`reading`): which message of ours they are about, what is a message of the model (`message`), what a result
-//! has used (`usage`), why a turn has failed (`failure`).
+//! process (`reading`): which message of ours they are about, what is a message of the model (`chain`, `message`), how a
+//! turn ends (`turn`, `failure`), what it has used (`usage`).
 //!
 //! The CLI asks about each call of a tool (`asks`), and is answered only once the message that makes the call was taken:
 //! so tools run only after whoever keeps messages has kept it.
@@ -19,6 +19,7 @@
 //! A turn that goes on is looked up in the transcript (`earlier`): nothing that the model has is sent a second time.
 
 mod asks;
+mod chain;
 mod command;
 mod earlier;
 mod failure;
@@ -31,6 +32,7 @@ mod reading;
 mod session;
 mod settings;
 pub mod transcript;
+mod turn;
 mod usage;
 mod version;
 

@@ -47,8 +47,8 @@ pub(super) enum Line {
 pub(super) enum CommandState {
     /// It is given to the model.
     Started,
-    /// It never will be.
-    Cancelled,
+    /// Nothing more will come of it. Of one that was never started: it was dropped, or the CLI has had it before.
+    Over,
     Other,
 }
 
@@ -123,7 +123,7 @@ impl Line {
                 uuid: owned(&line["command_uuid"]),
                 state: match text(&line["state"]) {
                     "started" => CommandState::Started,
-                    "cancelled" => CommandState::Cancelled,
+                    "cancelled" | "completed" => CommandState::Over,
                     _ => CommandState::Other,
                 },
             },

@@ -5,18 +5,18 @@
 //! sent is answered by the turn of the CLI that one of its lines has started; what happens in others is nobody's answer.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::asks::{Asks, Outcome};
+use super::chain::{Chain, Said};
 use super::failure;
 use super::link;
-use super::message::{Piece, Writing};
-use super::protocol::{Block, CommandState, Ended, Line, TurnResult, text};
+use super::protocol::{CommandState, Line, TurnResult};
+use super::turn::{Command, Ending, Turn};
 use super::usage::{Meter, Totals};
-use crate::contract::{Answer, AssistantMessage, EngineError, EngineEvent, ToolCall, TurnDone};
-use crate::openai::bounded;
+use crate::contract::{Answer, AssistantMessage, EngineError, EngineEvent, Usage};
+use crate::openai::dollars;
 use crate::permissions::Permissions;
 
 /// Requests of ours, by which their replies are known.
@@ -24,42 +24,6 @@ pub(super) const INITIALIZE: &str = "initialize";
 pub(super) const BASELINE: &str = "baseline";
 const SPENT: &str = "spent";
 const INTERRUPT: &str = "interrupt";
-
-/// A line that we have written and that the CLI has not yet answered.
-#[derive(Debug, Default)]
-pub(super) struct Command {
-    /// The messages that its result answers.
-    pub(super) answers: Vec<String>,
-    /// Those whose delivery it is.
-    pub(super) delivers: Vec<String>,
-}
-
-/// Why a turn is being ended.
-#[derive(Debug, Clone)]
-pub(super) enum Ending {
-    Interrupted,
-    NoProgress(Duration),
-    Limit(String),
-}
-
-impl Ending {
-    pub(super) fn event(self) -> EngineEvent {
-        match self {
-            Self::Interrupted => EngineEvent::Interrupted,
-            Self::NoProgress(limit) => EngineEvent::Failed(EngineError::NoProgress(limit)),
-            Self::Limit(reason) => EngineEvent::Failed(EngineError::Limit(reason)),
-        }
-    }
-}
-
-/// The turn that the worker has sent.
-#[derive(Debug, Default)]
-struct Turn {
-    lines: Vec<String>,
-    ending: Option<Ending>,
-    /// The last message of it is an answer: it calls no tools.
-    has_answer: bool,
-}
 
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -71,11 +35,7 @@ pub(super) struct Reading {
     turn: Option<Turn>,
     /// The lines that the CLI's running turn is about.
     started: Vec<String>,
-    writing: Option<Writing>,
-    /// Calls of the main chain without a result.
-    calls: HashMap<String, ToolCall>,
-    /// Results that came before the message that makes their calls was complete.
-    early: Vec<Ended>,
+    chain: Chain,
     asks: Asks,
     /// The last message that nobody asked for, until it is known what its turn has cost.
     autonomous: Option<AssistantMessage>,
@@ -96,9 +56,7 @@ impl Reading {
             commands: HashMap::new(),
             turn: None,
             started: Vec::new(),
-            writing: None,
-            calls: HashMap::new(),
-            early: Vec::new(),
+            chain: Chain::default(),
             asks: Asks::default(),
             autonomous: None,
             is_compacted: false,
@@ -144,9 +102,9 @@ impl Reading {
         self.commands.insert(line, command);
     }
 
-    /// A turn begins that these lines are about.
-    pub(super) fn begin(&mut self, lines: Vec<String>) {
-        self.turn = Some(Turn { lines, ..Turn::default() });
+    /// A turn begins.
+    pub(super) fn begin(&mut self, turn: Turn) {
+        self.turn = Some(turn);
     }
 
     /// Has the CLI stop the turn, which then ends as said.
@@ -161,8 +119,15 @@ impl Reading {
     /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
     pub(super) fn give_up(&mut self, other: EngineEvent) {
         if let Some(turn) = self.turn.take() {
+            self.put_off_questions();
             self.events.push_back(turn.ending.map_or(other, Ending::event));
         }
+    }
+
+    /// Whoever is asked, is asked within a turn.
+    fn put_off_questions(&mut self) {
+        let withdrawn = self.asks.put_off().map(|id| EngineEvent::Withdrawn { id });
+        self.events.extend(withdrawn);
     }
 
     pub(super) fn answer(&mut self, id: &str, answer: Answer) {
@@ -173,8 +138,12 @@ impl Reading {
     /// Decides one question of the CLI, where there is one that can be decided now. Call it once all events are told: tools
     /// run only once whoever keeps messages has kept the one that calls them.
     pub(super) fn decide(&mut self) -> bool {
-        let is_written = self.writing.is_none();
-        let outcome = self.asks.decide(&self.permissions, |ask| ask.is_side_chain || is_written);
+        let chain = &self.chain;
+        let outcome = self.asks.decide(
+            &self.permissions,
+            |ask| ask.is_side_chain || !chain.is_writing(),
+            |call| chain.arguments(call),
+        );
         self.follow(outcome)
     }
 
@@ -192,17 +161,26 @@ impl Reading {
 
     /// Whether what happens now is the running turn's.
     fn is_ours(&self) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.lines.iter().any(|line| self.started.contains(line)))
+        self.turn.as_ref().is_some_and(|turn| turn.is_about(&self.started))
     }
 
     pub(super) fn read(&mut self, line: Line) {
         match line {
             Line::Command { uuid, state: CommandState::Started } => self.started(uuid),
-            Line::Command { uuid, state: CommandState::Cancelled } => self.cancelled(&uuid),
+            Line::Command { uuid, state: CommandState::Over } => self.over(&uuid),
             Line::Idle => self.idle(),
-            Line::Stream(event) => self.stream(&event),
-            Line::Block(block) => self.block(block),
-            Line::ToolResult(ended) => self.tool_result(ended),
+            Line::Stream(event) => {
+                let said = self.chain.stream(&event);
+                self.said(said);
+            }
+            Line::Block(block) => {
+                let said = self.chain.block(block);
+                self.said(said);
+            }
+            Line::ToolResult(ended) => {
+                let said = self.chain.tool_result(ended);
+                self.said(said);
+            }
             Line::SideChain { call, text } => {
                 if !text.is_empty() && self.is_ours() {
                     self.events.push_back(EngineEvent::ToolOutput { id: call, text });
@@ -211,7 +189,7 @@ impl Reading {
             Line::Compacted => self.is_compacted = true,
             Line::Synthetic(summary) => {
                 if std::mem::take(&mut self.is_compacted) {
-                    let usage = self.meter.priced(Default::default());
+                    let usage = self.meter.priced(Usage::default());
                     self.events.push_back(EngineEvent::Compacted { summary, replaced: 0, usage });
                 }
             }
@@ -222,10 +200,8 @@ impl Reading {
             }
             Line::Result(result) => self.result(&result),
             Line::Ask(ask) => {
-                // Of a message without a stream nothing else tells the end.
-                if self.writing.as_ref().is_some_and(|writing| !writing.is_streamed()) {
-                    self.finish_message();
-                }
+                let said = self.chain.settle();
+                self.said(said);
                 let refused = self.asks.push(ask);
                 self.replies.extend(refused);
             }
@@ -257,7 +233,7 @@ impl Reading {
         }
     }
 
-    fn cancelled(&mut self, line: &str) {
+    fn over(&mut self, line: &str) {
         if self.started.iter().any(|started| started == line) {
             // Its result tells.
             return;
@@ -266,7 +242,9 @@ impl Reading {
         let Some(turn) = &mut self.turn else { return };
         turn.lines.retain(|kept| kept != line);
         if turn.lines.is_empty() {
-            let detail = "the CLI has dropped the message".to_owned();
+            let detail =
+                "the CLI has not taken the message: it was dropped, or the conversation has it already"
+                    .to_owned();
             self.give_up(EngineEvent::Failed(EngineError::Provider {
                 status: None,
                 retry_after: None,
@@ -288,44 +266,20 @@ impl Reading {
         }
     }
 
-    fn stream(&mut self, event: &Value) {
-        if text(&event["type"]) == "message_start" {
-            // What an earlier one has not ended, it never will: the model is asked again.
-            self.writing = Some(Writing::start(event));
-            return;
-        }
-        let Some(writing) = &mut self.writing else { return };
-        match writing.piece(event) {
-            Piece::Delta(delta) if self.is_ours() => self.events.push_back(delta),
-            Piece::End => self.finish_message(),
-            Piece::Delta(_) | Piece::Nothing => {}
-        }
-    }
-
-    fn block(&mut self, block: Block) {
-        if block.is_synthetic {
-            return;
-        }
-        if block.is_aborted {
-            // What was written came as deltas.
-            self.writing = None;
-            return;
-        }
-        if self.writing.as_ref().is_some_and(|writing| writing.is_another(&block)) {
-            match &self.writing {
-                Some(writing) if writing.is_streamed() => self.writing = None,
-                _ => self.finish_message(),
+    fn said(&mut self, said: Vec<Said>) {
+        let is_ours = self.is_ours();
+        for said in said {
+            match said {
+                Said::Message { message, was_streamed } => self.message(message, was_streamed, is_ours),
+                Said::Piece(event) | Said::Tool(event) if is_ours => self.events.push_back(event),
+                Said::Piece(_) | Said::Tool(_) => {}
             }
         }
-        self.writing.get_or_insert_default().add(block);
     }
 
-    fn finish_message(&mut self) {
-        let Some(writing) = self.writing.take() else { return };
-        let was_streamed = writing.is_streamed();
-        let Some(mut message) = writing.finish() else { return };
+    fn message(&mut self, mut message: AssistantMessage, was_streamed: bool, is_ours: bool) {
         message.usage = self.meter.priced(message.usage);
-        if !self.is_ours() {
+        if !is_ours {
             let before = self.autonomous.replace(message);
             self.events.extend(before.map(EngineEvent::Autonomous));
             return;
@@ -333,31 +287,14 @@ impl Reading {
         if !was_streamed && !message.content.is_empty() {
             self.events.push_back(EngineEvent::Delta(message.content.clone()));
         }
-        let calls = !message.tool_calls.is_empty();
-        self.calls.extend(message.tool_calls.iter().map(|call| (call.id.clone(), call.clone())));
+        let has_calls = !message.tool_calls.is_empty();
         if let Some(turn) = &mut self.turn {
-            turn.has_answer = !calls;
+            turn.has_answer = !has_calls;
         }
-        if calls && self.max_cost_nanos.is_some() {
+        if has_calls && self.max_cost_nanos.is_some() {
             self.replies.push(link::request(SPENT, &json!({"subtype": "get_usage"})));
         }
         self.events.push_back(EngineEvent::MessageDone(message));
-        for ended in std::mem::take(&mut self.early) {
-            self.tool_result(ended);
-        }
-    }
-
-    fn tool_result(&mut self, ended: Ended) {
-        match &self.writing {
-            Some(writing) if writing.is_streamed() => return self.early.push(ended),
-            Some(_) => self.finish_message(),
-            None => {}
-        }
-        if let Some(call) = self.calls.remove(&ended.id) {
-            let Ended { id, is_error, text } = ended;
-            let result = bounded::result(text);
-            self.events.push_back(EngineEvent::ToolDone { id, name: call.name, success: !is_error, result });
-        }
     }
 
     fn reply(&mut self, id: &str, result: Result<Value, String>) {
@@ -384,69 +321,41 @@ impl Reading {
     }
 
     fn result(&mut self, result: &TurnResult) {
-        self.finish_message();
+        let said = self.chain.finish();
+        self.said(said);
         let used = self.meter.read(result);
-        let (is_ours, mut lines) = (self.is_ours(), self.end_segment());
-        for line in &result.answers {
-            if !lines.contains(line) {
-                lines.push(line.clone());
-            }
-        }
-        let is_ours =
-            is_ours || self.turn.as_ref().is_some_and(|turn| turn.lines.iter().any(|l| lines.contains(l)));
+        let mut lines = self.end_segment();
+        let others = result.answers.iter().filter(|line| !lines.contains(line));
+        lines.extend(others.cloned().collect::<Vec<_>>());
         let answered: Vec<_> = lines
             .iter()
             .filter_map(|line| self.commands.remove(line))
             .flat_map(|command| command.answers)
             .collect();
-        let failed = failure::of_result(result);
-        if !is_ours {
-            let message = self.autonomous.take().map(|message| {
-                let usage = crate::contract::Usage { cost_nanos: used.cost_nanos, ..message.usage };
-                EngineEvent::Autonomous(AssistantMessage { usage, ..message })
-            });
-            self.events.extend(message);
-            // The CLI could not even begin.
-            if let Some(error @ EngineError::ResumeDropped(_)) = failed {
-                self.give_up(EngineEvent::Failed(error));
-            }
+        let by_itself = self.autonomous.take();
+        if let Some(turn) = self.turn.take_if(|turn| turn.is_about(&lines)) {
+            self.put_off_questions();
+            self.events.extend(by_itself.map(EngineEvent::Autonomous));
+            self.events.extend(turn.end(result, used, answered));
             return;
         }
-        let Some(turn) = self.turn.take() else { return };
-        let last = match (turn.ending, failed) {
-            (Some(ending), _) => ending.event(),
-            (None, Some(error)) => EngineEvent::Failed(error),
-            (None, None) => {
-                if !turn.has_answer {
-                    // A command of the CLI's own, or a turn that a tool has ended.
-                    let content = result.text.clone();
-                    let message = AssistantMessage {
-                        content,
-                        usage: self.meter.priced(Default::default()),
-                        ..Default::default()
-                    };
-                    self.events.push_back(EngineEvent::MessageDone(message));
-                }
-                EngineEvent::TurnDone(TurnDone {
-                    iterations: result.iterations.max(1),
-                    usage: used,
-                    answered,
-                })
-            }
-        };
-        self.events.push_back(last);
+        let by_itself = by_itself.map(|message| {
+            let usage = Usage { cost_nanos: used.cost_nanos, ..message.usage };
+            EngineEvent::Autonomous(AssistantMessage { usage, ..message })
+        });
+        self.events.extend(by_itself);
+        // The CLI could not even begin.
+        if let Some(error @ EngineError::ResumeDropped(_)) = failure::of_result(result) {
+            self.give_up(EngineEvent::Failed(error));
+        }
     }
 
     /// The CLI's turn is over. Gives the lines that it was about.
     fn end_segment(&mut self) -> Vec<String> {
-        self.writing = None;
-        self.calls.clear();
-        self.early.clear();
+        self.chain.clear();
         std::mem::take(&mut self.started)
     }
 }
 
-fn dollars(nanos: i64) -> String {
-    let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos.rem_euclid(1_000_000_000));
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! A session: its process, and the turns that run in it.
 
+mod starting;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +9,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
@@ -15,12 +16,12 @@ use super::earlier::{self, Continuation};
 use super::lines::Read;
 use super::link::{self, Link};
 use super::protocol::Line;
-use super::reading::{self, Command, Ending, Reading};
-use super::usage::Totals;
-use super::{Agent, command, failure, input};
+use super::reading::Reading;
+use super::turn::{Command, Ending, Turn};
+use super::{Agent, failure, input};
 use crate::contract::{
-    Answer, ContextMessage, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native,
-    OpenSession, TurnDone, TurnInput,
+    Answer, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession, TurnDone,
+    TurnInput,
 };
 
 /// How long a process may take to be ready: a long conversation on a busy host needs most of a minute.
@@ -48,85 +49,6 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Starts the process; it starts up while nobody waits for it.
-    pub(super) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
-        let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
-        let native = Native { id, cwd: spec.cwd.clone() };
-        let reading = agent.reading();
-        let mut session = Self {
-            agent,
-            spec,
-            native,
-            link: None,
-            dying: None,
-            reading,
-            used: HashSet::new(),
-            heard: Instant::now(),
-            last: String::new(),
-            odd: String::new(),
-            ends_by: None,
-        };
-        let has_transcript = session.has_transcript().await;
-        if session.spec.native_session.is_some() && !has_transcript {
-            return Err(EngineError::ResumeDropped(format!(
-                "there is no transcript of {}",
-                session.native.id
-            )));
-        }
-        session.start(has_transcript).await?;
-        Ok(session)
-    }
-
-    async fn has_transcript(&mut self) -> bool {
-        let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
-        super::blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
-    }
-
-    async fn start(&mut self, has_transcript: bool) -> Result<(), EngineError> {
-        let agent = Arc::clone(&self.agent);
-        let mcp = super::blocking(move || {
-            command::write_mcp(&agent.settings).map_err(|error| {
-                EngineError::Unavailable(format!("the MCP servers could not be written down: {error}"))
-            })
-        })
-        .await?;
-        let id = &*self.native.id;
-        let native = if has_transcript { command::Native::Resumed(id) } else { command::Native::New(id) };
-        let link = Link::start(command::spec(&self.agent.settings, &self.spec, native, mcp))?;
-        let mut initialize = json!({"subtype": "initialize"});
-        if !self.agent.settings.instructions.is_empty() {
-            // Not as an argument: those have a limit, and are seen by all users of the host.
-            initialize["appendSystemPrompt"] = json!(self.agent.settings.instructions);
-        }
-        link.write(&link::request(reading::INITIALIZE, &initialize));
-        self.reading = self.agent.reading();
-        if has_transcript {
-            // A resumed process goes on from the totals of the one before.
-            link.write(&link::request(reading::BASELINE, &json!({"subtype": "get_usage"})));
-        } else {
-            self.reading.set_baseline(Totals::default());
-        }
-        self.used.clear();
-        self.odd.clear();
-        self.link = Some(link);
-        self.heard = Instant::now();
-        Ok(())
-    }
-
-    /// Ends the process, and begins the native session with a conversation.
-    async fn seed(&mut self, context: Vec<ContextMessage>) -> Result<(), EngineError> {
-        if let Some(link) = self.link.take() {
-            link.end(false).await;
-        }
-        let (agent, native, model) = (Arc::clone(&self.agent), self.native.clone(), self.spec.model.clone());
-        super::blocking(move || {
-            let model = model.as_deref().or(agent.settings.model.as_deref()).unwrap_or_default();
-            agent.transcripts.seed(&native, &context, model).map(drop)
-        })
-        .await?;
-        self.start(true).await
-    }
-
     async fn continuation(&mut self, input: TurnInput) -> Result<Continuation, EngineError> {
         let Some(earlier) = input.earlier else {
             return Ok(Continuation { unsent: input.messages, ..Continuation::default() });
@@ -287,7 +209,7 @@ impl EngineSession for Session {
             let done = TurnDone { iterations: iterations.max(1), usage, answered: all };
             self.reading.events.push_back(EngineEvent::TurnDone(done));
         } else {
-            self.reading.begin(lines);
+            self.reading.begin(Turn { lines, iterations, usage, ..Turn::default() });
         }
         Ok(())
     }

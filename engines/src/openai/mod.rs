@@ -59,6 +59,7 @@ use self::provider::Provider;
 pub(crate) use self::provider::is_loopback;
 use self::session::Session;
 pub use self::settings::{Prices, Secret, Settings};
+pub(crate) use self::spending::dollars;
 use self::turn::Place;
 use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, Intake, OpenSession};
 pub use crate::permissions::{InvalidRule, Permissions, Rule, Verdict};

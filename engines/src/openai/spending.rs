@@ -65,7 +65,8 @@ impl Spending {
     }
 }
 
-fn dollars(nanos: i64) -> String {
+/// An amount as a decimal number.
+pub(crate) fn dollars(nanos: i64) -> String {
     let text = format!("{}.{:09}", nanos / 1_000_000_000, nanos.rem_euclid(1_000_000_000));
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -73,6 +73,10 @@ impl Host {
         Session(session)
     }
 
+    pub(crate) async fn open_spec(&self, spec: OpenSession) -> Session {
+        Session(ClaudeCli::new(self.settings()).unwrap().open(spec).await.unwrap())
+    }
+
     pub(crate) fn spec(&self, native: Option<&str>) -> OpenSession {
         OpenSession {
             session: Uuid::now_v7().to_string(),
@@ -153,6 +157,20 @@ impl Session {
         answer(&self.rest().await)
     }
 
+    /// Reads on until a tool sleeps [`forever`]; gives what was told meanwhile.
+    pub(crate) async fn until_asleep(&mut self) -> Vec<EngineEvent> {
+        let mut events = vec![];
+        let asleep = async {
+            while !is_asleep() {
+                // Nothing tells when the shell has started.
+                let event = tokio::time::timeout(Duration::from_millis(50), self.0.next()).await;
+                events.extend(event);
+            }
+        };
+        tokio::time::timeout(TOO_LONG, asleep).await.expect("a tool that sleeps");
+        events
+    }
+
     pub(crate) async fn close(self) {
         self.0.close(Duration::from_secs(20)).await;
     }
@@ -161,11 +179,11 @@ impl Session {
 /// The answer of a turn that has ended well.
 pub(crate) fn answer(events: &[EngineEvent]) -> String {
     done(events);
-    let messages = events.iter().filter_map(|event| match event {
+    let mut messages = events.iter().filter_map(|event| match event {
         EngineEvent::MessageDone(message) => Some(message),
         _ => None,
     });
-    let last = messages.last().expect("a message");
+    let last = messages.next_back().expect("a message");
     assert!(last.tool_calls.is_empty(), "a message with calls is no answer: {last:?}");
     last.content.clone()
 }
@@ -183,6 +201,16 @@ pub(crate) fn deltas(events: &[EngineEvent]) -> String {
         _ => None,
     });
     texts.collect()
+}
+
+/// For how many seconds a tool sleeps that never wakes up: a number that no other test has.
+pub(crate) fn forever() -> u32 {
+    100_000 + std::process::id()
+}
+
+/// Whether a tool sleeps [`forever`].
+pub(crate) fn is_asleep() -> bool {
+    is_running(&format!("sleep {}", forever()))
 }
 
 /// Whether a process with this in its command line is there.

@@ -2,7 +2,15 @@
 //!
 //! The CLI is `ROUNDHOUSE_TEST_CLAUDE`, which `cargo xtask services` and `cargo xtask claude` set.
 
+#![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
+
+mod chains;
 mod chats;
+mod crashes;
+mod failures;
+mod fake;
 mod host;
 mod injections;
 mod interrupts;
+mod permissions;
+mod sessions;

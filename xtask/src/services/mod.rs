@@ -26,7 +26,7 @@ const REDIS_URL: &str = "ROUNDHOUSE_TEST_REDIS_URL";
 const REDIS_SERVER: &str = "ROUNDHOUSE_TEST_REDIS_SERVER";
 
 /// The main file of an MCP server, for tests that start one.
-const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
+pub(crate) const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
 /// The Claude Code CLI, for tests of its engine.
 pub(crate) const CLAUDE: &str = "ROUNDHOUSE_TEST_CLAUDE";
 /// The folder of the Claude Agent SDK, for tests that compare with it.

@@ -39,5 +39,5 @@ fn straight(entries: &[Entry]) -> HashSet<&str> {
 }
 
 fn message_id(entry: &Entry) -> Option<String> {
-    if entry.kind == Kind::Assistant { entry.message().id } else { None }
+    if entry.kind == Kind::Assistant { entry.message().id() } else { None }
 }

@@ -1,6 +1,6 @@
 //! Chain entries: the lines that make up the conversation.
 
-use super::line::Line;
+use super::object::Object;
 
 /// What a chain entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,12 +40,12 @@ impl Kind {
 pub(super) struct Entry {
     pub(super) kind: Kind,
     pub(super) uuid: String,
-    pub(super) line: Line,
+    pub(super) line: Object,
 }
 
 impl Entry {
     /// The entry that a line is; the line itself where it is none, or one of a sub-agent's side chain.
-    pub(super) fn of(line: Line) -> Result<Self, Line> {
+    pub(super) fn of(line: Object) -> Result<Self, Object> {
         let kind = line.get::<String>("type").and_then(|name| Kind::of(&name));
         match (kind, line.get("uuid")) {
             (Some(kind), Some(uuid)) if !line.is("isSidechain") => Ok(Self { kind, uuid, line }),

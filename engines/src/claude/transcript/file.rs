@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
-use super::line::Line;
+use super::object::Object;
 
 /// A longer line is not read.
 const LINE_BYTES: u64 = 32 << 20;
@@ -17,7 +17,7 @@ pub(super) struct Transcript {
     /// The chain entries, in the order in which they were written.
     pub(super) entries: Vec<Entry>,
     /// The other lines.
-    pub(super) others: Vec<Line>,
+    pub(super) others: Vec<Object>,
     /// Whether a line was too long to be read.
     pub(super) has_gap: bool,
 }
@@ -29,13 +29,12 @@ impl Transcript {
         let mut reader = BufReader::new(File::open(path)?);
         let mut bytes = Vec::new();
         while reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut bytes)? > 0 {
+            let is_request = bytes.starts_with(br#"{"type":"api-request"#);
             if bytes.len() as u64 == LINE_BYTES && !bytes.ends_with(b"\n") {
                 tracing::warn!(path = %path.display(), "a line of the transcript is too long to be read");
-                transcript.has_gap = true;
+                transcript.has_gap |= !is_request;
                 reader.skip_until(b'\n')?;
-            } else if !bytes.starts_with(br#"{"type":"api-request"#)
-                && let Some(line) = Line::parse(&bytes)
-            {
+            } else if !is_request && let Some(line) = Object::parse(&bytes) {
                 transcript.push(line);
             }
             bytes.clear();
@@ -43,7 +42,7 @@ impl Transcript {
         Ok(transcript)
     }
 
-    fn push(&mut self, line: Line) {
+    fn push(&mut self, line: Object) {
         match Entry::of(line) {
             Ok(entry) => self.entries.push(entry),
             Err(line) => self.others.push(line),
@@ -56,8 +55,8 @@ impl Transcript {
         &'a self,
         kind: &'a str,
         session: &'a str,
-    ) -> impl DoubleEndedIterator<Item = &'a Line> {
-        let is = |line: &Line, name: &str, wanted: &str| {
+    ) -> impl DoubleEndedIterator<Item = &'a Object> {
+        let is = |line: &Object, name: &str, wanted: &str| {
             line.get::<String>(name).is_some_and(|value| value == wanted)
         };
         self.others.iter().filter(move |line| is(line, "type", kind) && is(line, "sessionId", session))
@@ -66,7 +65,7 @@ impl Transcript {
 
 /// Writes a transcript that is not there yet: all of it or nothing, and on disk when this returns. Nobody else may read
 /// it.
-pub(super) fn write_new(path: &Path, lines: &[Line]) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, lines: &[Object]) -> io::Result<()> {
     if path.exists() {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
@@ -86,7 +85,7 @@ pub(super) fn partial(path: &Path) -> PathBuf {
     path.with_extension("jsonl.partial")
 }
 
-fn write(path: &Path, lines: &[Line]) -> io::Result<()> {
+fn write(path: &Path, lines: &[Object]) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut writer = BufWriter::new(file);
     for line in lines {

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use super::cut::cut;
 use super::entry::{Entry, Kind};
 use super::file::Transcript;
-use super::line::Line;
 use super::message::open_calls;
+use super::object::Object;
 use super::side_files::SideFiles;
 use super::title;
 
@@ -33,7 +33,7 @@ pub(super) struct Copy<'a> {
 /// What a copy consists of.
 #[derive(Debug)]
 pub(super) struct Copied {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<Object>,
     /// The entries of the model's messages: their uuids in the source and in the copy.
     pub(super) anchors: HashMap<String, String>,
 }
@@ -46,7 +46,7 @@ impl Copy<'_> {
         let uuids: HashMap<&str, String> =
             kept.iter().map(|entry| (&*entry.uuid, Uuid::now_v7().to_string())).collect();
         let parents = Parents::new(&source.entries);
-        let mut lines: Vec<Line> = kept
+        let mut lines: Vec<Object> = kept
             .iter()
             .map(|entry| {
                 let mut line = self.entry(entry, &uuids, &parents);
@@ -69,7 +69,7 @@ impl Copy<'_> {
         Some(Copied { anchors: anchors.collect(), lines })
     }
 
-    fn entry(&self, entry: &Entry, uuids: &HashMap<&str, String>, parents: &Parents<'_>) -> Line {
+    fn entry(&self, entry: &Entry, uuids: &HashMap<&str, String>, parents: &Parents<'_>) -> Object {
         let new = |uuid: Option<String>| uuid.and_then(|uuid| uuids.get(&*uuid).cloned());
         let mut line = entry.line.clone();
         line.set("uuid", new(Some(entry.uuid.clone())));
@@ -92,12 +92,13 @@ impl Copy<'_> {
     }
 
     /// The results of the calls that the last message of the model has left open, as the CLI itself writes them.
-    fn closing(&self, kept: &[&Entry], uuids: &HashMap<&str, String>, lines: &[Line]) -> Vec<Line> {
+    fn closing(&self, kept: &[&Entry], uuids: &HashMap<&str, String>, lines: &[Object]) -> Vec<Object> {
         let is_models = |entry: &&&Entry| entry.model_message().is_some();
-        let Some(last) = kept.iter().rev().find(is_models).map(|entry| entry.message().id) else {
+        let Some(last) = kept.iter().rev().find(is_models).map(|entry| entry.message().id()) else {
             return Vec::new();
         };
-        let from = kept.iter().position(|entry| entry.kind == Kind::Assistant && entry.message().id == last);
+        let from =
+            kept.iter().position(|entry| entry.kind == Kind::Assistant && entry.message().id() == last);
         let rest = kept.iter().skip(from.unwrap_or(kept.len())).copied();
         let envelope = ["isSidechain", "userType", "entrypoint", "cwd", "version", "gitBranch"];
         let closing = open_calls(rest).into_iter().filter_map(|(entry, call)| {
@@ -105,7 +106,7 @@ impl Copy<'_> {
             let result = json!({
                 "type": "tool_result", "tool_use_id": call.id, "content": INTERRUPTED, "is_error": true,
             });
-            let mut line = Line::default()
+            let mut line = Object::default()
                 .with("parentUuid", caller.clone())
                 .with("type", "user")
                 .with("message", json!({"role": "user", "content": [result]}))
@@ -125,8 +126,8 @@ impl Copy<'_> {
     }
 
     /// What of the source's other lines a session has to have, and its title.
-    fn notes(&self, source: &Transcript) -> Vec<Line> {
-        let note = |kind: &str| Line::default().with("type", kind).with("sessionId", self.into);
+    fn notes(&self, source: &Transcript) -> Vec<Object> {
+        let note = |kind: &str| Object::default().with("type", kind).with("sessionId", self.into);
         let last = |kind, name: &str| source.notes(kind, self.source).next_back()?.get::<Value>(name);
         let replaced = source.notes("content-replacement", self.source);
         let replaced: Vec<Value> =
@@ -143,7 +144,7 @@ impl Copy<'_> {
         notes
     }
 
-    fn stamped(&self, line: Line) -> Line {
+    fn stamped(&self, line: Object) -> Object {
         line.with("uuid", Uuid::now_v7().to_string()).with("timestamp", self.now.clone())
     }
 }
@@ -187,7 +188,7 @@ fn rename(value: &mut Value, uuids: &HashMap<&str, String>) {
 }
 
 /// A compaction can keep messages that the model goes on to see beside the summary; they are written behind it.
-fn drop_kept_part(line: &mut Line) {
+fn drop_kept_part(line: &mut Object) {
     let Some(mut metadata) = line.get::<serde_json::Map<String, Value>>("compactMetadata") else { return };
     for name in ["preservedSegment", "preservedMessages", "postTokens"] {
         metadata.remove(name);

@@ -6,7 +6,7 @@ use super::Entry as Said;
 use super::Seen;
 use super::chain;
 use super::entry::{Entry, Kind};
-use super::message::Message;
+use super::message::{Block, Message};
 use crate::contract::AssistantMessage;
 
 /// What has become of the user's message of that id.
@@ -17,8 +17,8 @@ pub(super) fn find(entries: &[Entry], message_id: &str) -> Seen {
     for entry in &branch[at + 1..] {
         let message = entry.model_message();
         let is_new =
-            message.as_ref().is_none_or(|message| message.id.is_none() || message.id != turn.last_id);
-        if is_new && turn.is_answered() {
+            message.as_ref().is_none_or(|message| turn.last_id.is_none() || message.id() != turn.last_id);
+        if entry.is_interruption() || is_new && turn.is_answered() {
             break;
         }
         match message {
@@ -45,27 +45,30 @@ struct Turn {
 
 impl Turn {
     fn block(&mut self, entry: &Entry, message: &Message) {
-        let known = message.id.as_ref().and_then(|id| self.places.get(id)).copied();
+        self.last_id = message.id();
+        let known = self.last_id.as_ref().and_then(|id| self.places.get(id)).copied();
         let place = known.unwrap_or(self.said.len());
         if known.is_none() {
-            let new = AssistantMessage { model: message.model.clone(), ..AssistantMessage::default() };
+            let new = AssistantMessage { model: message.model(), ..AssistantMessage::default() };
             self.said.push(Said::Message(new));
-            self.places.extend(message.id.clone().map(|id| (id, place)));
+            self.places.extend(self.last_id.clone().map(|id| (id, place)));
         }
-        self.last_id.clone_from(&message.id);
         self.has_ended = message.has_ended_turn() && !entry.is_cut_off();
         let Some(Said::Message(said)) = self.said.get_mut(place) else { return };
         said.anchor = Some(entry.uuid.clone());
         said.usage = message.usage();
         for block in message.blocks() {
-            said.content.push_str(&block.text);
-            if !block.thinking.is_empty() {
-                said.thinking.get_or_insert_default().push_str(&block.thinking);
-            }
-            if let Some(call) = block.call() {
-                self.open.insert(call.id.clone());
-                self.names.insert(call.id.clone(), call.name.clone());
-                said.tool_calls.push(call);
+            match block {
+                Block::Text(text) => said.content.push_str(&text),
+                Block::Thinking(text) if !text.is_empty() => {
+                    said.thinking.get_or_insert_default().push_str(&text);
+                }
+                Block::Call(call) => {
+                    self.open.insert(call.id.clone());
+                    self.names.insert(call.id.clone(), call.name.clone());
+                    said.tool_calls.push(call);
+                }
+                _ => {}
             }
         }
     }

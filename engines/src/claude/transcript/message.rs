@@ -2,66 +2,30 @@
 
 use std::collections::HashSet;
 
-use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::entry::{Entry, Kind};
+use super::object::Object;
+use crate::claude::protocol::content_text;
+use crate::claude::usage::tokens;
 use crate::contract::{ToolCall, Usage};
 
 /// The model's name in messages that the CLI has made up itself: failures, and what it puts behind a turn that was cut off.
 const MADE_UP: &str = "<synthetic>";
 
 /// The message of an entry. Of the model's messages it is one block of several with the same id.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Message {
-    /// The API's id of the whole message.
-    pub(super) id: Option<String>,
-    /// The model that wrote it.
-    pub(super) model: Option<String>,
-    stop_reason: Option<String>,
-    content: Option<Box<RawValue>>,
-    usage: Option<Tokens>,
-}
+#[derive(Debug, Default)]
+pub(super) struct Message(Object);
 
-/// What a message cost.
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(default)]
-struct Tokens {
-    #[serde(rename = "input_tokens")]
-    input: u64,
-    #[serde(rename = "cache_creation_input_tokens")]
-    cached: u64,
-    #[serde(rename = "cache_read_input_tokens")]
-    from_cache: u64,
-    #[serde(rename = "output_tokens")]
-    output: u64,
-    #[serde(rename = "output_tokens_details")]
-    of_output: OfOutput,
-}
-
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
-#[serde(default)]
-struct OfOutput {
-    #[serde(rename = "thinking_tokens")]
-    thinking: u64,
-}
-
-/// A content block, as far as it is of use here.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Block {
-    #[serde(rename = "type")]
-    pub(super) kind: String,
-    pub(super) text: String,
-    pub(super) thinking: String,
-    id: String,
-    name: String,
-    input: Option<Box<RawValue>>,
-    tool_use_id: String,
-    content: Option<Value>,
-    is_error: Option<bool>,
+/// A content block.
+#[derive(Debug)]
+pub(super) enum Block {
+    Text(String),
+    Thinking(String),
+    Call(ToolCall),
+    Result(ToolResult),
+    /// An image, a document, or what is not known.
+    Other,
 }
 
 /// A tool's result.
@@ -75,21 +39,26 @@ pub(super) struct ToolResult {
 impl Entry {
     /// The message of the entry; empty where it has none.
     pub(super) fn message(&self) -> Message {
-        self.line.get("message").unwrap_or_default()
+        Message(self.line.get("message").unwrap_or_default())
     }
 
     /// The message that the model wrote; `None` where it is not the model's.
     pub(super) fn model_message(&self) -> Option<Message> {
         let is_candidate = self.kind == Kind::Assistant && !self.line.is("isApiErrorMessage");
-        is_candidate.then(|| self.message()).filter(|message| message.model.as_deref() != Some(MADE_UP))
+        is_candidate.then(|| self.message()).filter(|message| message.model().as_deref() != Some(MADE_UP))
     }
 
     /// The results of tools that it carries.
     pub(super) fn results(&self) -> Vec<ToolResult> {
-        if self.kind != Kind::User {
-            return Vec::new();
-        }
-        self.message().blocks().into_iter().filter_map(Block::into_result).collect()
+        let blocks = if self.kind == Kind::User { self.message().blocks() } else { Vec::new() };
+        let result = |block| if let Block::Result(result) = block { Some(result) } else { None };
+        blocks.into_iter().filter_map(result).collect()
+    }
+
+    /// Whether the CLI has noted here that the user has interrupted the turn.
+    pub(super) fn is_interruption(&self) -> bool {
+        let is_note = |block: &Block| matches!(block, Block::Text(text) if text.starts_with("[Request interrupted by user"));
+        self.kind == Kind::User && self.message().blocks().iter().any(is_note)
     }
 
     /// Whether the model was stopped in the middle of it.
@@ -99,77 +68,67 @@ impl Entry {
 }
 
 impl Message {
+    /// The API's id of the whole message.
+    pub(super) fn id(&self) -> Option<String> {
+        self.0.get("id")
+    }
+
+    /// The model that wrote it.
+    pub(super) fn model(&self) -> Option<String> {
+        self.0.get("model")
+    }
+
     /// The blocks; a text alone is one.
     pub(super) fn blocks(&self) -> Vec<Block> {
-        let Some(content) = self.content.as_deref().map(RawValue::get) else { return Vec::new() };
-        if let Ok(text) = serde_json::from_str(content) {
-            return vec![Block { kind: "text".to_owned(), text, ..Block::default() }];
+        if let Some(text) = self.0.get("content") {
+            return vec![Block::Text(text)];
         }
-        let blocks: Vec<&RawValue> = serde_json::from_str(content).unwrap_or_default();
-        blocks.into_iter().filter_map(|block| serde_json::from_str(block.get()).ok()).collect()
+        let blocks: Vec<Box<RawValue>> = self.0.get("content").unwrap_or_default();
+        blocks.iter().filter_map(|block| Object::parse(block.get().as_bytes())).map(Block::of).collect()
     }
 
     /// Whether the model had said all, and waits for no tool.
     pub(super) fn has_ended_turn(&self) -> bool {
-        let goes_on = ["tool_use", "pause_turn", "max_tokens"];
-        self.stop_reason.as_deref().is_some_and(|reason| !goes_on.contains(&reason))
+        let reason: Option<String> = self.0.get("stop_reason");
+        reason.is_some_and(|reason| !["tool_use", "pause_turn", "max_tokens"].contains(&&*reason))
     }
 
     /// What it cost. A cost in money is not written down.
     pub(super) fn usage(&self) -> Usage {
-        let Tokens { input, cached, from_cache, output, of_output } = self.usage.unwrap_or_default();
-        Usage {
-            input_tokens: input.saturating_add(cached),
-            output_tokens: output,
-            cache_tokens: from_cache,
-            thinking_tokens: of_output.thinking,
-            cost_nanos: None,
-        }
+        tokens(&self.0.get("usage").unwrap_or_default(), Usage::default())
     }
 }
 
 impl Block {
-    /// The call of a tool that it is.
-    pub(super) fn call(&self) -> Option<ToolCall> {
-        let arguments = || self.input.as_deref().map_or("{}", RawValue::get).to_owned();
-        (self.kind == "tool_use").then(|| ToolCall {
-            id: self.id.clone(),
-            name: self.name.clone(),
-            arguments: arguments(),
-        })
-    }
-
-    fn into_result(self) -> Option<ToolResult> {
-        (self.kind == "tool_result").then(|| ToolResult {
-            call: self.tool_use_id,
-            success: !self.is_error.unwrap_or_default(),
-            text: self.content.map(shown).unwrap_or_default(),
-        })
-    }
-}
-
-/// The text of a tool's result.
-fn shown(content: Value) -> String {
-    match content {
-        Value::String(text) => text,
-        Value::Array(parts) => {
-            let part = |part: &Value| match part["text"].as_str() {
-                Some(text) => text.to_owned(),
-                None => format!("[{}]", part["type"].as_str().unwrap_or("unknown")),
-            };
-            parts.iter().map(part).collect::<Vec<_>>().join("\n")
+    #[expect(clippy::needless_pass_by_value, reason = "it becomes the block")]
+    fn of(block: Object) -> Self {
+        let text = |name| block.get::<String>(name).unwrap_or_default();
+        match &*text("type") {
+            "text" => Self::Text(text("text")),
+            "thinking" => Self::Thinking(text("thinking")),
+            "tool_use" => Self::Call(ToolCall {
+                id: text("id"),
+                name: text("name"),
+                arguments: block.raw("input").unwrap_or("{}").to_owned(),
+            }),
+            "tool_result" => Self::Result(ToolResult {
+                call: text("tool_use_id"),
+                success: !block.is("is_error"),
+                text: content_text(&block.get("content").unwrap_or_default()),
+            }),
+            _ => Self::Other,
         }
-        _ => String::new(),
     }
 }
 
-/// The calls in these entries that have no result among them.
+/// The calls in these entries that have no result among them, each with its entry.
 pub(super) fn open_calls<'a>(entries: impl Iterator<Item = &'a Entry> + Clone) -> Vec<(&'a Entry, ToolCall)> {
     let answered: HashSet<String> =
         entries.clone().flat_map(Entry::results).map(|result| result.call).collect();
     let calls = |entry: &'a Entry| {
         let blocks = entry.model_message().map(|message| message.blocks()).unwrap_or_default();
-        blocks.into_iter().filter_map(move |block| Some((entry, block.call()?)))
+        let call = move |block| if let Block::Call(call) = block { Some((entry, call)) } else { None };
+        blocks.into_iter().filter_map(call)
     };
     entries.flat_map(calls).filter(|(_, call)| !answered.contains(&call.id)).collect()
 }

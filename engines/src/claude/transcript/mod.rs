@@ -12,9 +12,9 @@ mod cut;
 mod entry;
 mod file;
 mod fork;
-mod line;
 mod look_up;
 mod message;
+mod object;
 mod path;
 mod seed;
 mod side_files;
@@ -81,15 +81,16 @@ impl Transcripts {
             .unwrap_or_else(|| self.config_dir.join("projects").join("none.jsonl"))
     }
 
-    /// Whether the session is there, with something said in it: one that the CLI resumes.
+    /// Whether the session is there, with something said in it: one that the CLI resumes. A file in which nothing was said
+    /// the CLI neither resumes nor begins anew; [`Self::delete`] clears the way.
     pub fn exists(&self, native: &Native) -> bool {
         self.read(native).is_ok_and(|transcript| transcript.is_some_and(|found| !found.entries.is_empty()))
     }
 
     /// Looks a user's message up by the uuid under which it was sent, on the branch that a resume takes.
     ///
-    /// What came after it goes up to its answer, past prompts that were sent in between: a turn that was cut off goes
-    /// on by one.
+    /// What came after it goes up to its answer or its interruption, past prompts that were sent in between: a turn that
+    /// was cut off goes on by one.
     ///
     /// # Errors
     /// [`EngineError::Unavailable`] where the transcript cannot be read.
@@ -125,15 +126,21 @@ impl Transcripts {
             .make(&transcript, &fork.at, &mut files)
             .ok_or_else(|| failed(format!("{} has no message {}", fork.source.id, fork.at)))?;
         let written = files.copy().and_then(|()| file::write_new(&target, &copied.lines));
-        if let Err(error) = written {
-            let _ = remove(&target);
-            return Err(failed(error.to_string()));
+        match written {
+            Ok(()) => Ok(Forked { anchors: copied.anchors }),
+            Err(error) => {
+                // What has come there meanwhile is not ours.
+                if error.kind() != io::ErrorKind::AlreadyExists {
+                    let _ = remove(&target);
+                }
+                Err(failed(error.to_string()))
+            }
         }
-        Ok(Forked { anchors: copied.anchors })
     }
 
     /// Writes a new session in which this has been said, and gives the anchors of the model's messages in it, in order. The
-    /// CLI resumes it, and the model takes the conversation for its own; `model` is named as the one that wrote it.
+    /// CLI resumes it, and the model takes the conversation for its own; `model` is named as the one that wrote it. Where
+    /// nothing has been said, nothing is written: that is a session that begins.
     ///
     /// # Errors
     /// [`EngineError::Unavailable`] where it cannot be written, or is there already.
@@ -146,6 +153,9 @@ impl Transcripts {
         let cwd = path::real(&native.cwd);
         let Seeded { lines, anchors } =
             Seed::new(&native.id, &cwd, model, time(Timestamp::now())).make(context);
+        if lines.is_empty() {
+            return Ok(anchors);
+        }
         path::expected(&self.config_dir, native)
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
             .and_then(|path| file::write_new(&path, &lines))
@@ -169,13 +179,13 @@ impl Transcripts {
     pub fn delete(&self, native: &Native) -> Result<(), EngineError> {
         let Some(expected) = path::expected(&self.config_dir, native) else { return Ok(()) };
         let existing = path::existing(&self.config_dir, native);
-        let history = self.config_dir.join("file-history").join(&native.id);
+        let aside = ["file-history", "session-env"].map(|name| self.config_dir.join(name).join(&native.id));
         let elsewhere = existing.filter(|path| *path != expected);
         [expected]
             .iter()
             .chain(&elsewhere)
             .try_for_each(|path| remove(path))
-            .and_then(|()| gone(fs::remove_dir_all(history)))
+            .and_then(|()| aside.iter().try_for_each(|folder| gone(fs::remove_dir_all(folder))))
             .map_err(|error| unavailable("deleted", native, &error))
     }
 

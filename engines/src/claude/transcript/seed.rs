@@ -10,9 +10,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::line::Line;
+use super::object::Object;
+use crate::claude::input::block;
 use crate::contract::{Attachment, ContextMessage, ToolCall};
-use crate::openai::attachments::{Kind, base64};
 
 /// Stands where a message says nothing: the provider takes no empty text.
 const NOTHING: &str = "(no content)";
@@ -30,7 +30,7 @@ pub(super) struct Seed<'a> {
     model: &'a str,
     /// The time of all entries, as a transcript has it.
     time: String,
-    lines: Vec<Line>,
+    lines: Vec<Object>,
     parent: Option<String>,
     anchors: Vec<String>,
     /// The ids of the calls so far, and how many there are by each.
@@ -39,7 +39,7 @@ pub(super) struct Seed<'a> {
 
 /// What has been made.
 pub(super) struct Seeded {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<Object>,
     /// One for each message of the model, in order.
     pub(super) anchors: Vec<String>,
 }
@@ -121,7 +121,7 @@ impl<'a> Seed<'a> {
 
     fn entry(&mut self, kind: &str, message: Value) {
         let uuid = Uuid::now_v7().to_string();
-        let line = Line::default()
+        let line = Object::default()
             .with("parentUuid", self.parent.take())
             .with("isSidechain", false)
             .with("type", kind)
@@ -150,21 +150,6 @@ fn content(text: &str, attachments: &[Attachment]) -> Value {
     }
     let text = (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}));
     attachments.iter().map(block).chain(text).collect()
-}
-
-fn block(Attachment { name, media_type, data }: &Attachment) -> Value {
-    match Kind::of(media_type) {
-        Some(Kind::Image(media_type)) => {
-            let source = json!({"type": "base64", "media_type": media_type, "data": base64(data)});
-            json!({"type": "image", "source": source})
-        }
-        Some(Kind::Text) => {
-            json!({"type": "text", "text": format!("File {name}:\n\n{}", String::from_utf8_lossy(data))})
-        }
-        None => {
-            json!({"type": "text", "text": format!("[The file {name} ({media_type}) cannot be shown to you.]")})
-        }
-    }
 }
 
 fn said(text: &str) -> &str {

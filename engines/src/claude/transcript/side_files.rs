@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::file::{create_folder, sync_folder};
-use super::line::Line;
+use super::object::Object;
 use super::path::real;
 
 /// The folder with them in a session's own folder.
@@ -30,12 +30,12 @@ impl SideFiles {
     }
 
     /// Makes these lines name the copy's files.
-    pub(super) fn rewrite(&mut self, lines: &mut [Line]) {
+    pub(super) fn rewrite(&mut self, lines: &mut [Object]) {
         // The CLI names them as it was given its configuration folder, with links or without.
         let spellings = [real(&self.from), absolute(&self.from)];
         let new = in_json(&absolute(&self.to));
         for old in spellings.iter().map(|path| in_json(path)).collect::<BTreeSet<_>>() {
-            for value in lines.iter_mut().flat_map(Line::values_mut).filter(|value| value.contains(&old)) {
+            for value in lines.iter_mut().flat_map(Object::values_mut).filter(|value| value.contains(&old)) {
                 self.named.extend(value.split(&old).skip(1).map(file_name).map(str::to_owned));
                 *value = value.replace(&old, &new);
             }

@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Kind};
 use super::file::Transcript;
+use super::message::Block;
 
 /// In UTF-16 units.
 const MAX_PROMPT: usize = 200;
@@ -21,16 +22,16 @@ pub(super) fn of_fork(source: &Transcript, session: &str) -> String {
 
 /// The beginning of what a person has said.
 fn prompt(entry: &Entry) -> Option<String> {
-    let is_made_up = entry.line.is("isMeta") || entry.is_summary();
+    let is_made_up = entry.line.is("isMeta") || entry.is_summary() || entry.is_interruption();
     if entry.kind != Kind::User || is_made_up {
         return None;
     }
-    let blocks = entry.message().blocks();
-    let text =
-        blocks.iter().map(|block| block.text.replace('\n', " ")).find(|text| !text.trim().is_empty())?;
+    let text = |block| if let Block::Text(text) = block { Some(text.replace('\n', " ")) } else { None };
+    let mut texts = entry.message().blocks().into_iter().filter_map(text);
+    let text = texts.find(|text| !text.trim().is_empty())?;
     let text = text.trim();
-    // Tags are the CLI's own, and so is the note about an interrupted turn.
-    if text.starts_with('<') || text.starts_with("[Request interrupted by user") {
+    // Tags are the CLI's own.
+    if text.starts_with('<') {
         return None;
     }
     let mut units = 0;

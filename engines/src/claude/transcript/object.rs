@@ -1,7 +1,8 @@
-//! One line of a transcript, kept as it was written.
+//! An object of a transcript, above all a line, kept as it was written.
 //!
-//! Only the line's own fields are taken apart; their values stay the JSON text that they are. So what is copied is
-//! copied to the byte, also what no Rust type holds: the order of fields, long numbers, half a surrogate pair.
+//! Only the object's own fields are taken apart; their values stay the JSON text that they are. So what is copied is
+//! copied to the byte, also what no Rust type holds: the order of fields, long numbers, half a surrogate pair. And what
+//! is read is read field by field: one of an unexpected type spoils no other.
 
 use std::fmt;
 
@@ -13,12 +14,12 @@ use crate::openai::lenient::repaired;
 
 /// A JSON object: names and the JSON texts of their values, in the order in which they were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct Object {
     fields: Vec<(String, String)>,
 }
 
-impl Line {
-    /// The line, unless it is no JSON object.
+impl Object {
+    /// The object that a text is; `None` where it is none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         serde_json::from_str(&String::from_utf8_lossy(bytes)).ok()
     }
@@ -55,7 +56,7 @@ impl Line {
         }
     }
 
-    /// The line with one field more, or another value of it.
+    /// The object with one field more, or another value of it.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.set(name, value);
         self
@@ -73,7 +74,7 @@ impl Line {
 }
 
 /// The JSON text, without a line break.
-impl fmt::Display for Line {
+impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (name, value)) in self.fields.iter().enumerate() {
             let comma = if index == 0 { "{" } else { "," };
@@ -83,27 +84,27 @@ impl fmt::Display for Line {
     }
 }
 
-impl<'de> Deserialize<'de> for Line {
+impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(LineVisitor)
+        deserializer.deserialize_map(ObjectVisitor)
     }
 }
 
-struct LineVisitor;
+struct ObjectVisitor;
 
-impl<'de> Visitor<'de> for LineVisitor {
-    type Value = Line;
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Object;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
         let mut fields = Vec::new();
         while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
             fields.push((name, String::from(Box::<str>::from(value))));
         }
-        Ok(Line { fields })
+        Ok(Object { fields })
     }
 }
 
@@ -115,25 +116,28 @@ mod tests {
     fn what_is_not_touched_stays_to_the_byte() {
         let text =
             r#"{"z":1e400,"a":"\ud83d half","n":123456789012345678901234567890,"q\"":{"b":1,"a":[ 2 ]}}"#;
-        let mut line = Line::parse(text.as_bytes()).unwrap();
-        assert_eq!(line.to_string(), text);
-        line.set("a", "whole");
-        line.set("new", Value::Null);
-        line.remove("n");
-        assert_eq!(line.to_string(), r#"{"z":1e400,"a":"whole","q\"":{"b":1,"a":[ 2 ]},"new":null}"#);
+        let mut object = Object::parse(text.as_bytes()).unwrap();
+        assert_eq!(object.to_string(), text);
+        object.set("a", "whole");
+        object.set("new", Value::Null);
+        object.remove("n");
+        assert_eq!(object.to_string(), r#"{"z":1e400,"a":"whole","q\"":{"b":1,"a":[ 2 ]},"new":null}"#);
     }
 
     #[test]
     fn half_a_surrogate_pair_is_read_as_a_replacement_character() {
-        let line = Line::parse(br#"{"a":"\ud83d half","b":7,"c":null}"#).unwrap();
-        assert_eq!(line.get::<String>("a").as_deref(), Some("\u{fffd} half"));
-        assert_eq!((line.get::<String>("b"), line.get::<String>("c"), line.has("c")), (None, None, true));
+        let object = Object::parse(br#"{"a":"\ud83d half","b":7,"c":null}"#).unwrap();
+        assert_eq!(object.get::<String>("a").as_deref(), Some("\u{fffd} half"));
+        assert_eq!(
+            (object.get::<String>("b"), object.get::<String>("c"), object.has("c")),
+            (None, None, true)
+        );
     }
 
     #[test]
-    fn only_objects_are_lines() {
+    fn what_is_no_object_is_none() {
         for text in ["", "[]", "\"a\"", "{\"a\":1", "{\"a\":1}{", "nonsense"] {
-            assert_eq!(Line::parse(text.as_bytes()), None, "{text}");
+            assert_eq!(Object::parse(text.as_bytes()), None, "{text}");
         }
     }
 }

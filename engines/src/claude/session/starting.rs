@@ -1,0 +1,95 @@
+//! How a session gets its process.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::Session;
+use crate::claude::link::{self, Link};
+use crate::claude::usage::Totals;
+use crate::claude::{Agent, blocking, command, reading};
+use crate::contract::{ContextMessage, EngineError, Native, OpenSession};
+
+impl Session {
+    /// Starts the process; it starts up while nobody waits for it.
+    pub(in crate::claude) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
+        let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
+        let native = Native { id, cwd: spec.cwd.clone() };
+        let reading = agent.reading();
+        let mut session = Self {
+            agent,
+            spec,
+            native,
+            link: None,
+            dying: None,
+            reading,
+            used: HashSet::new(),
+            heard: Instant::now(),
+            last: String::new(),
+            odd: String::new(),
+            ends_by: None,
+        };
+        let has_transcript = session.has_transcript().await;
+        if session.spec.native_session.is_some() && !has_transcript {
+            return Err(EngineError::ResumeDropped(format!(
+                "there is no transcript of {}",
+                session.native.id
+            )));
+        }
+        session.start(has_transcript).await?;
+        Ok(session)
+    }
+
+    pub(super) async fn has_transcript(&mut self) -> bool {
+        let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
+        blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
+    }
+
+    pub(super) async fn start(&mut self, has_transcript: bool) -> Result<(), EngineError> {
+        let agent = Arc::clone(&self.agent);
+        let mcp = blocking(move || {
+            command::write_mcp(&agent.settings).map_err(|error| {
+                EngineError::Unavailable(format!("the MCP servers could not be written down: {error}"))
+            })
+        })
+        .await?;
+        let id = &*self.native.id;
+        let native = if has_transcript { command::Native::Resumed(id) } else { command::Native::New(id) };
+        let link = Link::start(command::spec(&self.agent.settings, &self.spec, native, mcp))?;
+        let mut initialize = json!({"subtype": "initialize"});
+        if !self.agent.settings.instructions.is_empty() {
+            // Not as an argument: those have a limit, and are seen by all users of the host.
+            initialize["appendSystemPrompt"] = json!(self.agent.settings.instructions);
+        }
+        link.write(&link::request(reading::INITIALIZE, &initialize));
+        self.reading = self.agent.reading();
+        if has_transcript {
+            // A resumed process goes on from the totals of the one before.
+            link.write(&link::request(reading::BASELINE, &json!({"subtype": "get_usage"})));
+        } else {
+            self.reading.set_baseline(Totals::default());
+        }
+        self.used.clear();
+        self.odd.clear();
+        self.link = Some(link);
+        self.heard = Instant::now();
+        Ok(())
+    }
+
+    /// Ends the process, and begins the native session with a conversation.
+    pub(super) async fn seed(&mut self, context: Vec<ContextMessage>) -> Result<(), EngineError> {
+        if let Some(link) = self.link.take() {
+            link.end(false).await;
+        }
+        let (agent, native, model) = (Arc::clone(&self.agent), self.native.clone(), self.spec.model.clone());
+        blocking(move || {
+            let model = model.as_deref().or(agent.settings.model.as_deref()).unwrap_or_default();
+            agent.transcripts.seed(&native, &context, model).map(drop)
+        })
+        .await?;
+        self.start(true).await
+    }
+}

@@ -1,0 +1,76 @@
+//! The turn that the worker has sent, and how it ends.
+
+use std::time::Duration;
+
+use super::failure;
+use super::protocol::TurnResult;
+use crate::contract::{AssistantMessage, EngineError, EngineEvent, TurnDone, Usage};
+use crate::openai::usage::sum;
+
+/// A line that we have written and that the CLI has not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct Command {
+    /// The messages that its result answers.
+    pub(super) answers: Vec<String>,
+    /// Those whose delivery it is.
+    pub(super) delivers: Vec<String>,
+}
+
+/// Why a turn is being ended.
+#[derive(Debug, Clone)]
+pub(super) enum Ending {
+    Interrupted,
+    NoProgress(Duration),
+    Limit(String),
+}
+
+impl Ending {
+    pub(super) fn event(self) -> EngineEvent {
+        match self {
+            Self::Interrupted => EngineEvent::Interrupted,
+            Self::NoProgress(limit) => EngineEvent::Failed(EngineError::NoProgress(limit)),
+            Self::Limit(reason) => EngineEvent::Failed(EngineError::Limit(reason)),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// The uuids of the lines that it is about.
+    pub(super) lines: Vec<String>,
+    /// What it has brought before, and what that used.
+    pub(super) iterations: u32,
+    pub(super) usage: Usage,
+    pub(super) ending: Option<Ending>,
+    /// The last message of it is an answer: it calls no tools.
+    pub(super) has_answer: bool,
+}
+
+impl Turn {
+    /// It is about any of these lines.
+    pub(super) fn is_about(&self, lines: &[String]) -> bool {
+        self.lines.iter().any(|line| lines.contains(line))
+    }
+
+    /// Its last events.
+    pub(super) fn end(self, result: &TurnResult, used: Usage, answered: Vec<String>) -> Vec<EngineEvent> {
+        if let Some(ending) = self.ending {
+            return vec![ending.event()];
+        }
+        if let Some(error) = failure::of_result(result) {
+            return vec![EngineEvent::Failed(error)];
+        }
+        let mut events = Vec::new();
+        if !self.has_answer {
+            // A command of the CLI's own, or a turn that a tool has ended.
+            let message = AssistantMessage { content: result.text.clone(), ..AssistantMessage::default() };
+            events.push(EngineEvent::MessageDone(message));
+        }
+        let iterations = result.iterations.max(1).saturating_add(self.iterations);
+        // What was used before may have no price; what is known is more than nothing.
+        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
+        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
+        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
+        events
+    }
+}
