@@ -83,7 +83,8 @@ fn user_parts<'a>(parts: Vec<Part<'a>>, conversation: &mut Conversation<'a>) {
 }
 
 fn assistant_parts<'a>(parts: Vec<Part<'a>>, conversation: &mut Conversation<'a>) {
-    let mut is_final = true;
+    // What was asked before it is still to be answered.
+    let mut is_final = !parts.iter().any(|part| clean::is_placeholder(part.text.as_str()));
     for part in parts {
         if part.kind.as_str() == "tool_use" {
             is_final = false;

@@ -4,6 +4,7 @@
 //!   `-` or `_` (`<environment_context>`, `<local-command-stdout>`, …), is dropped. A tag in the middle of a line stays.
 //! - Claude Code quotes a message that came in mid-turn: `The user sent a new message while you were working:` and then
 //!   the message, alone (also as a message of the system), inside a reminder, or at the end of a tool result. The message is kept, the frame dropped.
+//! - `No response requested.` as the assistant's whole text (Claude Code) closes a turn that a crash has cut off: no answer.
 //! - `[Request interrupted by user…` (Claude Code) and `<turn_aborted>` (Codex) say that the turn before is over.
 //! - `# AGENTS.md instructions…` (Codex) is a document, not a message.
 
@@ -66,6 +67,11 @@ fn said<'a>(text: &'a str, found: &mut Vec<Piece<'a>>) {
     if !text.trim().is_empty() {
         found.push(Piece::Said(text));
     }
+}
+
+/// Whether a text of the assistant is one that Claude Code itself puts where a turn was cut off and nobody has answered.
+pub(crate) fn is_placeholder(text: &str) -> bool {
+    text.trim() == "No response requested."
 }
 
 /// Whether a text that is not the user's quotes a message of the user.
