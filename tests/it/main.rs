@@ -11,6 +11,8 @@ mod cancel;
 mod chat;
 mod children;
 mod crash;
+mod cut;
+mod cut_race;
 mod freeze;
 mod idempotency;
 mod input;
