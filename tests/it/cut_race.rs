@@ -1,21 +1,17 @@
 //! Cuts and messages at the same instant, and workers that die over a cut.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::support::{Client, Deployment, Kind, Options, on, text, until};
-
-async fn trim(client: &Client, session: &str, at: &Value) -> crate::support::Answer {
-    client.send(client.request("DELETE", &format!("/sessions/{session}/messages?after={at}"))).await
-}
+use crate::support::{Client, Deployment, Kind, Options, note, on, text, until};
 
 /// A session that is at 6 and then at 11; returns the message that says 6 as well.
-async fn at_eleven(client: &Client) -> (String, Value) {
+async fn at_eleven(client: &Client) -> (String, i64) {
     let session = client.new_session().await;
     for message in ["X = 6", "add 5 to x"] {
         client.chat(Some(&session), message).await;
     }
     let messages = client.items(&format!("/sessions/{session}/messages")).await;
-    (session, messages[1]["id"].clone())
+    (session, messages[1]["id"].as_i64().unwrap())
 }
 
 on!(a_message_and_a_trim_at_the_same_instant: Embedded, Distributed);
@@ -26,7 +22,7 @@ async fn a_message_and_a_trim_at_the_same_instant(kind: Kind) {
     for round in 0..50 {
         let (session, at) = at_eleven(client).await;
         let (chat, trimmed) =
-            tokio::join!(client.chat(Some(&session), "what is x"), trim(other, &session, &at));
+            tokio::join!(client.chat(Some(&session), "what is x"), other.trim(&session, at));
         assert_eq!(chat.status, 200, "round {round}: {}", chat.body);
         let said = text(&chat.json()["content"]);
         let mut expected = vec!["user: X = 6", "assistant: X = 6"];
@@ -54,7 +50,7 @@ async fn a_message_and_a_trim_at_the_same_instant(kind: Kind) {
         assert_eq!(client.messages(&session).await, expected, "round {round}");
         assert_eq!(client.session(&session).await["messageCount"], expected.len());
     }
-    crate::support::note(&format!("the trim was first in {trimmed_first} of 50 rounds"));
+    note(&format!("the trim was first in {trimmed_first} of 50 rounds"));
     deployment.end().await;
 }
 
@@ -64,7 +60,7 @@ async fn two_trims_at_once(kind: Kind) {
     let (client, other) = (deployment.client(), deployment.other());
     for round in 0..10 {
         let (session, at) = at_eleven(client).await;
-        let both: [_; 2] = tokio::join!(trim(client, &session, &at), trim(other, &session, &at)).into();
+        let both: [_; 2] = tokio::join!(client.trim(&session, at), other.trim(&session, at)).into();
         let deleted: Vec<_> = both
             .iter()
             .filter(|done| done.status == 200)
@@ -90,7 +86,7 @@ async fn a_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
         let (session, at) = at_eleven(deployment.client()).await;
         let client = deployment.client().clone();
         let killed = deployment.workers.len() - 1;
-        let (trimmed, ()) = tokio::join!(trim(&client, &session, &at), async {
+        let (trimmed, ()) = tokio::join!(client.trim(&session, at), async {
             // Somewhere on the way: before it is begun, in its middle, or after.
             until("the trim to be admitted", async || {
                 let jobs = deployment.other().items(&format!("/jobs?kind=trim&sessionId={session}")).await;
@@ -118,7 +114,7 @@ async fn a_cut_that_was_admitted_without_a_worker_waits_for_one(kind: Kind) {
     deployment.kill_workers().await;
     let client = deployment.client().clone();
     let (trimmed, late, ()) = tokio::join!(
-        trim(&client, &session, &at),
+        client.trim(&session, at),
         async {
             until("the trim to be admitted", async || {
                 let jobs = client.items(&format!("/jobs?kind=trim&sessionId={session}")).await;

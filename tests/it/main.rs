@@ -13,6 +13,7 @@ mod children;
 mod crash;
 mod cut;
 mod cut_race;
+mod fork;
 mod freeze;
 mod idempotency;
 mod input;

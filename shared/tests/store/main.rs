@@ -25,6 +25,7 @@ mod lease;
 mod maintenance;
 mod messages;
 mod model;
+mod native_cuts;
 mod progress;
 mod race;
 mod reap;
