@@ -33,7 +33,7 @@ pub(crate) struct TrimQuery {
 /// What a trim did.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Trimmed {
+pub(crate) struct TrimDone {
     /// How many messages are gone.
     deleted: i64,
     /// Whether Claude Code's own conversation was forked.
@@ -58,7 +58,7 @@ pub(crate) struct ResetDone {
 /// What the deletion of a message did.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct MessageDeleted {
+pub(crate) struct DeleteDone {
     /// How many messages are gone: one.
     deleted: i64,
     /// Whether the engine still remembers it.
@@ -86,7 +86,7 @@ pub(crate) struct ForkRequest {
 /// A session that was forked.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Forked {
+pub(crate) struct ForkDone {
     /// The new session's id.
     session_id: SessionId,
     /// The new session.
@@ -109,7 +109,7 @@ pub(crate) struct Forked {
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request the same request"),
     ),
     responses(
-        (status = 200, description = "What was deleted", body = Trimmed),
+        (status = 200, description = "What was deleted", body = TrimDone),
         (status = 202, description = "Admitted; the outcome will be at `/jobs/{jobId}`", body = AdmittedJob),
         CutProblems,
     ))]
@@ -131,7 +131,7 @@ pub(crate) async fn trim_session(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request the same request"),
     ),
     responses(
-        (status = 200, description = "What was deleted", body = Trimmed),
+        (status = 200, description = "What was deleted", body = TrimDone),
         (status = 202, description = "Admitted; the outcome will be at `/jobs/{jobId}`", body = AdmittedJob),
         CutProblems,
     ))]
@@ -154,7 +154,7 @@ async fn trim(
         Carried::Later(job) => Ok(later(id, job)),
         Carried::Out(CutResult { deleted, claude_forked, engine_forked, context_source, .. }) => {
             let session = view(app, id).await?;
-            let trimmed = Trimmed { deleted, claude_forked, engine_forked, context_source, session };
+            let trimmed = TrimDone { deleted, claude_forked, engine_forked, context_source, session };
             Ok(Reply(trimmed).into_response())
         }
     }
@@ -169,7 +169,7 @@ async fn trim(
         ("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request the same request"),
     ),
     responses(
-        (status = 201, description = "The new session", body = Forked),
+        (status = 201, description = "The new session", body = ForkDone),
         (status = 202, description = "Admitted; the outcome will be at `/jobs/{jobId}`", body = AdmittedJob),
         ForkProblems,
     ))]
@@ -195,7 +195,7 @@ pub(crate) async fn fork_session(
         Carried::Out(CutResult { session_id, claude_forked, engine_forked, context_source, .. }) => {
             let session = view(&app, session_id).await?;
             let location = [(LOCATION, format!("/sessions/{session_id}"))];
-            let forked = Forked { session_id, session, claude_forked, engine_forked, context_source };
+            let forked = ForkDone { session_id, session, claude_forked, engine_forked, context_source };
             Ok((StatusCode::CREATED, location, Reply(forked)).into_response())
         }
     }
@@ -237,11 +237,11 @@ pub(crate) async fn reset_session(
         ("id" = SessionId, Path, description = "The session"),
         ("messageId" = MessageId, Path, description = "The message"),
     ),
-    responses((status = 200, description = "Deleted", body = MessageDeleted), MessageProblems))]
+    responses((status = 200, description = "Deleted", body = DeleteDone), MessageProblems))]
 pub(crate) async fn delete_message(
     State(app): State<Shared>,
     Paths(id, message): Paths<SessionId, MessageId>,
-) -> Result<Reply<MessageDeleted>, ApiProblem> {
+) -> Result<Reply<DeleteDone>, ApiProblem> {
     let shared = app.clone();
     let deleted = app
         .to_the_end(async move {
@@ -250,7 +250,7 @@ pub(crate) async fn delete_message(
             Ok(deleted)
         })
         .await?;
-    Ok(Reply(MessageDeleted { deleted: 1, context_drift: deleted.context_drift }))
+    Ok(Reply(DeleteDone { deleted: 1, context_drift: deleted.context_drift }))
 }
 
 async fn view(app: &App, id: SessionId) -> Result<SessionView, ApiProblem> {

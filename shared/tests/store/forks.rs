@@ -107,10 +107,10 @@ async fn a_fork_can_have_a_title_and_a_directory_of_its_own(store: &Store) {
         let job = admit_cut(store, source, Cut::Fork(asked.clone())).await;
         let (lease, work) = begin_cut(store, source).await;
         assert_eq!(work.title.as_deref(), Some("old"));
-        let end = WorkEnd::Ready { native: None, cwd: "/work/here".to_owned() };
+        let end = WorkEnd::Ready { native: None, cwd: "/srv/files".to_owned() };
         store.finish_work(&lease, job, &end).await.unwrap();
         let row = store.session(asked.into).await.unwrap().unwrap();
-        assert_eq!((row.title.as_deref(), row.cwd.as_str()), (Some(expected), "/work/here"));
+        assert_eq!((row.title.as_deref(), row.cwd.as_str()), (Some(expected), "/srv/files"));
         assert_eq!((row.model.as_deref(), row.archived), (Some("deep"), false));
         assert_eq!(row.metadata, serde_json::json!({"k": 1}));
         assert_eq!((row.agent.as_str(), row.engine), ("helper", EngineKind::OpenAi));

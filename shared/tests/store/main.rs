@@ -26,6 +26,7 @@ mod maintenance;
 mod messages;
 mod model;
 mod native;
+mod native_cuts;
 mod progress;
 mod race;
 mod reap;

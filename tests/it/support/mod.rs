@@ -2,6 +2,7 @@
 
 mod agents;
 mod client;
+mod cuts;
 mod deployment;
 mod engines;
 mod faults;

@@ -16,6 +16,10 @@ impl Simulation<'_> {
         self.reap(i64::MAX).await;
         self.sweep().await;
         self.begin(0, true).await;
+        if let Some((n, Run { cut: Some(cut), .. })) = self.run(0).filter(|(_, run)| self.holds(&run.lease)) {
+            self.finish_cut(n, cut, End::Answered).await;
+            self.begin(0, true).await;
+        }
         while let Some((n, Run { turn: Some(turn), .. })) =
             self.run(0).filter(|(_, run)| self.holds(&run.lease))
         {

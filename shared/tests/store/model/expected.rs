@@ -20,6 +20,8 @@ pub(super) struct Expected {
     cancelled: Option<TurnId>,
     attempts: HashMap<TurnId, i64>,
     failed: bool,
+    /// How many messages there were when the last cut was admitted.
+    cut_from: i64,
 }
 
 /// A job, in the order of arrival.
@@ -52,7 +54,7 @@ impl Expected {
     pub(super) fn status(&self) -> SessionStatus {
         match self.lease {
             Some(Held { turn: Some(_), .. }) => SessionStatus::Running,
-            _ if self.has(&[JobState::Pending]) => SessionStatus::Queued,
+            _ if self.has(&[JobState::Pending, JobState::Claimed]) => SessionStatus::Queued,
             _ if self.failed => SessionStatus::Error,
             _ => SessionStatus::Idle,
         }
@@ -63,10 +65,39 @@ impl Expected {
         self.jobs.iter().find(|job| job.state == JobState::Pending).map(|job| job.id)
     }
 
+    pub(super) fn is_busy(&self) -> bool {
+        let alive = self.lease.is_some_and(|lease| lease.alive);
+        alive || self.has(&[JobState::Pending, JobState::Claimed])
+    }
+
+    pub(super) fn admit_cut(&mut self, id: JobId, kind: JobKind) {
+        assert!(!self.is_busy());
+        self.cut_from = self.messages;
+        self.jobs.push(Work { id, kind, state: JobState::Pending, turn: None, attempt: 0 });
+    }
+
+    /// The cut at the head, which goes to whoever has the lease.
+    pub(super) fn claim_cut(&mut self) {
+        let head = self.jobs.iter_mut().find(|job| job.state == JobState::Pending).unwrap();
+        (head.state, head.attempt) = (JobState::Claimed, head.attempt + 1);
+    }
+
+    /// The cut's end, with which the lease goes; returns what it was, and how many messages it found.
+    pub(super) fn finish_cut(&mut self, fails: bool) -> (JobKind, i64) {
+        let cut = self.jobs.iter_mut().find(|job| job.state == JobState::Claimed).unwrap();
+        cut.state = if fails { JobState::Failed } else { JobState::Succeeded };
+        let kind = cut.kind;
+        if kind == JobKind::Reset && !fails {
+            self.messages -= self.cut_from;
+            self.failed = false;
+        }
+        self.lease = None;
+        (kind, self.cut_from)
+    }
+
     /// `None`: refused.
     pub(super) fn admit(&mut self, id: JobId, on_busy: OnBusy) -> Option<(JobKind, Option<Cancel>)> {
-        let alive = self.lease.is_some_and(|lease| lease.alive);
-        let busy = alive || self.has(&[JobState::Pending, JobState::Claimed]);
+        let busy = self.is_busy();
         let (kind, interrupted) = match on_busy {
             OnBusy::Reject if busy => return None,
             OnBusy::Inject if busy => (JobKind::Inject, None),
@@ -80,7 +111,7 @@ impl Expected {
 
     pub(super) fn cancel(&mut self) -> Cancel {
         let turn = self.lease.and_then(|lease| lease.turn);
-        let mut head = turn.is_none();
+        let mut head = !self.has(&[JobState::Claimed]);
         let mut ended = Vec::new();
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Pending) {
             if head || job.kind == JobKind::Inject {
@@ -217,12 +248,18 @@ impl Expected {
 
     /// Takes the session from whoever has it; returns the jobs that end with it.
     pub(super) fn take_back(&mut self, max_attempts: i64) -> Vec<JobId> {
+        let mut hopeless = Vec::new();
+        let spent = |job: &&mut Work| job.state == JobState::Claimed && job.turn.is_none();
+        for cut in self.jobs.iter_mut().filter(spent).filter(|cut| max_attempts <= cut.attempt) {
+            cut.state = JobState::Failed;
+            hopeless.push(cut.id);
+        }
         let turn = self.lease.and_then(|lease| lease.turn);
         let tried = turn.is_some_and(|turn| max_attempts <= self.attempts[&turn]);
         let ended = match (self.cancelled, tried) {
             (Some(_), _) => self.end_claimed(JobState::Cancelled),
             (None, true) => self.end_claimed(JobState::Failed),
-            (None, false) => Vec::new(),
+            (None, false) => hopeless,
         };
         self.release(0);
         ended

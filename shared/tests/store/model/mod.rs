@@ -24,7 +24,9 @@ enum Step {
     Admit(OnBusy),
     /// A worker wants to run the session. It may be one that dies at once.
     Begin { worker: usize, alive: bool },
-    /// A run goes on: it ends its turn, or takes the next. The newest run, or an earlier one that may have lost its
+    /// A client wants the session emptied, or copied.
+    Cut(Copies),
+    /// A run goes on: it ends its turn or its cut, or takes the next turn. The newest run, or an earlier one that may have lost its
     /// lease long ago.
     GoOn { run: usize, end: End },
     /// A run stores a model call, and the result of the tool that it calls unless that goes on.
@@ -49,6 +51,9 @@ enum Step {
     CancelJob { job: usize },
 }
 
+/// Whether a cut is a fork, or else a reset.
+type Copies = bool;
+
 /// How a turn ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
@@ -65,6 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
     let end = prop_oneof![4 => Just(End::Answered), 1 => Just(End::Failed), 1 => Just(End::Cancelled)];
     prop_oneof![
         8 => select(OnBusy::ALL).prop_map(Step::Admit),
+        3 => any::<Copies>().prop_map(Step::Cut),
         6 => (0..WORKERS, alive()).prop_map(|(worker, alive)| Step::Begin { worker, alive }),
         9 => (run(), end).prop_map(|(run, end)| Step::GoOn { run, end }),
         4 => (run(), any::<bool>()).prop_map(|(run, open)| Step::Append { run, open }),

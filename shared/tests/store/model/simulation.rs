@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{JobId, JobState, Lease, OnBusy, SessionId, TurnId, Usage, WorkerId};
+use roundhouse_shared::domain::{
+    Cut, JobId, JobKind, JobState, Lease, OnBusy, SessionId, TurnId, Usage, WorkerId,
+};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
     Admission, Beat, Begin, Cancelled, Ended, Mail, Meanwhile, Outcome, Reaped, Store, StoreError, TurnEnd,
-    TurnOutcome, WrittenMessage,
+    TurnOutcome, WorkEnd, WrittenMessage,
 };
 
 use super::expected::{Cancel, Expected};
@@ -31,6 +33,7 @@ pub(super) struct Run {
     pub(super) lease: Lease,
     pub(super) turn: Option<TurnId>,
     ended: Option<TurnId>,
+    pub(super) cut: Option<JobId>,
 }
 
 impl<'s> Simulation<'s> {
@@ -48,7 +51,9 @@ impl<'s> Simulation<'s> {
         match step {
             Step::Admit(on_busy) => self.admit(on_busy).await,
             Step::Begin { worker, alive } => self.begin(worker, alive).await,
+            Step::Cut(copies) => self.cut(copies).await,
             Step::GoOn { run, end } => match self.run(run) {
+                Some((n, Run { cut: Some(cut), .. })) => self.finish_cut(n, cut, end).await,
                 Some((n, Run { turn: Some(turn), .. })) => self.finish(n, turn, end).await,
                 Some((n, _)) => self.drain(n).await,
                 None => {}
@@ -87,7 +92,7 @@ impl<'s> Simulation<'s> {
 
     /// Neither can a turn end twice, nor can one begin while another runs.
     async fn repeat(&mut self, run: usize) {
-        let Some((_, Run { lease, turn, ended })) = self.run(run) else { return };
+        let Some((_, Run { lease, turn, ended, .. })) = self.run(run) else { return };
         if turn.is_some() {
             assert_lost(&self.store.drain(&lease).await);
         }
@@ -136,6 +141,39 @@ impl<'s> Simulation<'s> {
         }
     }
 
+    async fn cut(&mut self, copies: bool) {
+        let cut = if copies { Cut::Fork(whole()) } else { Cut::Reset };
+        let admitted = try_cut(self.store, self.session, cut.clone()).await;
+        match admitted {
+            Ok(job) => self.expected.admit_cut(job, cut.kind()),
+            Err(StoreError::SessionBusy) => assert!(self.expected.is_busy()),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    pub(super) async fn finish_cut(&mut self, n: usize, cut: JobId, end: End) {
+        let fails = matches!(end, End::Failed);
+        let end = if fails { WorkEnd::Failed(Problem::new(Code::EngineForkFailed)) } else { ready() };
+        let lease = self.runs[n].lease;
+        let worked = self.store.finish_work(&lease, cut, &end).await;
+        if !self.holds(&lease) {
+            return assert_lost(&worked);
+        }
+        let worked = worked.unwrap();
+        let (kind, before) = self.expected.finish_cut(fails);
+        if !fails {
+            let result = result_of(&worked);
+            assert_eq!(result.deleted, if kind == JobKind::Reset { before } else { 0 });
+            let cut = self.store.session(result.session_id).await.unwrap().unwrap();
+            let left = if kind == JobKind::Reset { self.expected.messages } else { before };
+            assert_eq!(cut.message_count, left);
+        }
+        assert_eq!(worked.next.map(|next| next.job), self.expected.head());
+        self.answered(worked.ended, &[cut]);
+        // It may try again, not knowing that its commit went through.
+        assert_lost(&self.store.finish_work(&lease, cut, &ready()).await);
+    }
+
     pub(super) async fn begin(&mut self, worker: usize, alive: bool) {
         let lease_ms = if alive { LONG_MS } else { DEAD_MS };
         let begun = try_begin(self.store, self.session, self.workers[worker], lease_ms).await.unwrap();
@@ -146,8 +184,14 @@ impl<'s> Simulation<'s> {
                 self.expected.take_lease(worker, alive);
                 let expected = (self.session, self.workers[worker], self.expected.last_token);
                 assert_eq!((lease.session, lease.worker, lease.token.0), expected);
-                self.runs.push(Run { lease, turn: Some(mail.turn), ended: None });
+                self.runs.push(Run { lease, turn: Some(mail.turn), ended: None, cut: None });
                 self.claimed(&mail);
+            }
+            (Begin::Maintenance(lease, work), None, Some(head)) => {
+                self.expected.take_lease(worker, alive);
+                assert_eq!(work.job, head);
+                self.expected.claim_cut();
+                self.runs.push(Run { lease, turn: None, ended: None, cut: Some(head) });
             }
             (begun, lease, head) => panic!("{begun:?} though {lease:?} and {head:?}"),
         }
@@ -228,7 +272,7 @@ impl<'s> Simulation<'s> {
         };
         assert!(as_expected, "{state}");
         self.answered(finished.ended, &ended);
-        self.runs[n] = Run { lease, turn: None, ended: Some(turn) };
+        self.runs[n] = Run { lease, turn: None, ended: Some(turn), cut: None };
     }
 
     async fn hand_back(&mut self, n: usize) {

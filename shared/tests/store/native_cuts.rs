@@ -1,0 +1,106 @@
+//! Cuts of sessions whose engine keeps conversations of its own.
+
+use roundhouse_shared::domain::{ContextSource, Cut, Fork, MessageId, SessionId};
+use roundhouse_shared::store::{Store, WorkEnd};
+
+use crate::support::*;
+
+on_both_databases![
+    the_native_session_goes_on_from_its_copy,
+    what_was_left_unanswered_goes_along_with_the_next_message,
+    without_an_anchor_the_next_turn_is_given_the_messages,
+    an_anchor_in_another_native_session_is_none,
+    a_native_session_begins_anew_where_nothing_is_left,
+];
+
+fn trim(at: MessageId) -> Cut {
+    Cut::Trim { at }
+}
+
+async fn shown(store: &Store, session: SessionId) -> Vec<String> {
+    told(store, session).await.into_iter().map(|(_, content)| content).collect()
+}
+
+/// Trims a session whose native session has to be forked at an anchor.
+async fn trim_native(db: &Database, session: SessionId, at: &str, anchor: &str, anchors: &[&str]) {
+    let store = &db.store;
+    let at = id_of(store, session, at).await;
+    let id = admit_cut(store, session, trim(at)).await;
+    let (lease, work) = begin_cut(store, session).await;
+    let from = work.anchor.unwrap();
+    assert_eq!(from.at, anchor);
+    let copy = format!("{}+", from.native);
+    store.doom(&lease, &copy_of(&copy, session), LONG_MS).await.unwrap();
+    let native = Some(copied(&from.native, &copy, anchors));
+    let end = WorkEnd::Ready { native, cwd: String::new() };
+    let result = result_of(&store.finish_work(&lease, id, &end).await.unwrap());
+    assert_eq!((result.claude_forked, result.engine_forked), (true, true));
+    assert_eq!(result.context_source, ContextSource::Native);
+    let row = store.session(session).await.unwrap().unwrap();
+    assert_eq!(row.native_session, Some(copy));
+}
+
+async fn the_native_session_goes_on_from_its_copy(db: &Database) {
+    let session = native(db, 3).await;
+    trim_native(db, session, "a2", "@a2", &["@a1", "@a2"]).await;
+    let expected = ["@a1+", "@a2+"].map(|anchor| Some(anchor.to_owned()));
+    assert_eq!(anchors(&db.store, session).await, expected);
+    // The old one is to be deleted at once, the copy not any more.
+    let doomed = db.texts("SELECT native_session_id FROM doomed_natives").await;
+    assert_eq!(doomed, ["n1"]);
+    assert_eq!(db.store.take_doomed("here", 10, 1000).await.unwrap().len(), 1);
+    // And again, from the copy; an anchor that the next copy does not have is none.
+    trim_native(db, session, "a1", "@a1+", &[]).await;
+    assert_eq!(anchors(&db.store, session).await, [None]);
+}
+
+async fn what_was_left_unanswered_goes_along_with_the_next_message(db: &Database) {
+    let session = native(db, 2).await;
+    trim_native(db, session, "q2", "@a1", &["@a1"]).await;
+    assert_eq!(contents(&db.store, session).await, ["q1", "a1", "q2"]);
+    let unsent = "SELECT content FROM messages WHERE unsent";
+    assert_eq!(db.texts(unsent).await, ["q2"]);
+    // It is not a part of what a fresh native session would be given.
+    assert_eq!(shown(&db.store, session).await, ["q1", "a1"]);
+    let forked = SessionId::generate();
+    let asked = Fork { into: forked, ..whole() };
+    db.execute("UPDATE sessions SET native_session_id = NULL").await;
+    let copied = cut(&db.store, session, Cut::Fork(asked)).await;
+    assert_eq!(copied.context_source, ContextSource::Replay);
+    assert_eq!(db.texts(unsent).await, ["q2", "q2"]);
+}
+
+async fn without_an_anchor_the_next_turn_is_given_the_messages(db: &Database) {
+    let session = native(db, 3).await;
+    db.execute("UPDATE messages SET engine_metadata = NULL, native_session_id = NULL WHERE content = 'a2'")
+        .await;
+    let at = id_of(&db.store, session, "a2").await;
+    let result = cut(&db.store, session, trim(at)).await;
+    assert_eq!((result.engine_forked, result.context_source), (false, ContextSource::Replay));
+    let row = db.store.session(session).await.unwrap().unwrap();
+    assert_eq!(row.native_session, None);
+    assert_eq!(shown(&db.store, session).await, ["q1", "a1", "q2", "a2"]);
+    assert_eq!(anchors(&db.store, session).await, [None, None]);
+    assert_eq!(db.texts("SELECT native_session_id FROM doomed_natives").await, ["n1"]);
+}
+
+async fn an_anchor_in_another_native_session_is_none(db: &Database) {
+    let session = native(db, 2).await;
+    db.execute("UPDATE sessions SET native_session_id = 'n2'").await;
+    let at = id_of(&db.store, session, "a1").await;
+    assert_eq!(cut(&db.store, session, trim(at)).await.context_source, ContextSource::Replay);
+}
+
+async fn a_native_session_begins_anew_where_nothing_is_left(db: &Database) {
+    for reset in [false, true] {
+        let session = native(db, 1).await;
+        let at = id_of(&db.store, session, "q1").await;
+        let asked = if reset { Cut::Reset } else { trim(at) };
+        let result = cut(&db.store, session, asked).await;
+        assert_eq!((result.engine_forked, result.context_source), (false, ContextSource::Empty));
+        let row = db.store.session(session).await.unwrap().unwrap();
+        assert_eq!((row.native_session, row.message_count), (None, i64::from(!reset)));
+        assert_eq!(db.number("SELECT count(*) FROM messages WHERE unsent OR consumed_seq > 0").await, 0);
+        assert_eq!(db.texts("SELECT native_session_id FROM doomed_natives").await, ["n1"]);
+    }
+}

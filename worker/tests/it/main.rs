@@ -1,0 +1,5 @@
+//! The worker on an engine of the tests' own, which keeps conversations as files and fails when it is told to.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod maintenance;
+mod support;
