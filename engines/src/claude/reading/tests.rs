@@ -207,3 +207,10 @@ fn thoughts_are_told_as_such() {
     let told = told(&mut reading, &[state("U1", "started"), stream(start), stream(delta)]);
     assert_eq!(told[1], "ThinkingDelta(\"hm\")");
 }
+
+#[test]
+fn a_message_that_the_cli_has_had_before_is_not_waited_for() {
+    let mut reading = reading();
+    let told = told(&mut reading, &[state("U1", "completed")]);
+    assert!(told[0].contains("the conversation has it already"), "{told:?}");
+}
