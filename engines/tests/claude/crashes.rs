@@ -108,6 +108,30 @@ async fn an_answer_that_nobody_has_heard_is_told_without_asking_the_model_again(
 }
 
 #[tokio::test]
+async fn a_turn_that_its_host_has_given_back_goes_on_elsewhere() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let message = session.send(&format!("X = 5\nsleep {} then say never", forever())).await;
+    session.until_asleep().await;
+    let native = session.native();
+    session.close().await;
+    assert!(!is_asleep());
+
+    let mut session = host.resume(&native).await;
+    let input = TurnInput {
+        messages: vec![message.clone()],
+        earlier: Some(Earlier::default()),
+        ..TurnInput::default()
+    };
+    session.0.send(input).await.unwrap();
+    let events = session.rest().await;
+    assert_eq!(done(&events).answered, [&*message.id]);
+    let sent = host.requests().last().unwrap().json()["messages"].to_string();
+    assert_eq!(sent.matches("then say never").count(), 1, "{sent}");
+    assert!(sent.contains("this turn was cut off"), "{sent}");
+}
+
+#[tokio::test]
 async fn a_message_that_never_arrived_is_sent() {
     let host = Host::new().await;
     let mut session = host.open().await;
