@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::message::{Piece, Writing};
-use super::protocol::{Block, Ended, text};
+use super::protocol::{Block, Ended, Line, text};
 use crate::contract::{AssistantMessage, EngineEvent, ToolCall};
 use crate::openai::bounded;
 
@@ -46,7 +46,17 @@ impl Chain {
         *self = Self::default();
     }
 
-    pub(super) fn stream(&mut self, event: &Value) -> Vec<Said> {
+    /// Takes in a line of the main chain.
+    pub(super) fn read(&mut self, line: Line) -> Vec<Said> {
+        match line {
+            Line::Stream(event) => self.stream(&event),
+            Line::Block(block) => self.block(block),
+            Line::ToolResult(ended) => self.tool_result(ended),
+            _ => Vec::new(),
+        }
+    }
+
+    fn stream(&mut self, event: &Value) -> Vec<Said> {
         if text(&event["type"]) == "message_start" {
             // What an earlier one has not ended, it never will: the model is asked again.
             self.writing = Some(Writing::start(event));
@@ -59,7 +69,7 @@ impl Chain {
         }
     }
 
-    pub(super) fn block(&mut self, block: Block) -> Vec<Said> {
+    fn block(&mut self, block: Block) -> Vec<Said> {
         if block.is_synthetic {
             return Vec::new();
         }
@@ -95,7 +105,7 @@ impl Chain {
         said
     }
 
-    pub(super) fn tool_result(&mut self, ended: Ended) -> Vec<Said> {
+    fn tool_result(&mut self, ended: Ended) -> Vec<Said> {
         let mut said = self.settle();
         if self.is_writing() {
             self.early.push(ended);

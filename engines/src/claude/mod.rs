@@ -66,11 +66,11 @@ struct Agent {
 
 impl Agent {
     fn meter(&self) -> Meter {
-        Meter { before: None, rates: self.rates }
+        Meter { before: None, rates: self.rates, max_cost_nanos: self.settings.max_cost_nanos }
     }
 
     fn reading(&self) -> Reading {
-        Reading::new(self.settings.permissions.clone(), self.settings.max_cost_nanos, self.meter())
+        Reading::new(self.settings.permissions.clone(), self.meter())
     }
 }
 

@@ -16,7 +16,6 @@ use super::protocol::{CommandState, Line, TurnResult};
 use super::turn::{Command, Ending, Turn};
 use super::usage::{Meter, Totals};
 use crate::contract::{Answer, AssistantMessage, EngineError, EngineEvent, Usage};
-use crate::openai::dollars;
 use crate::permissions::Permissions;
 
 /// Requests of ours, by which their replies are known.
@@ -28,7 +27,6 @@ const INTERRUPT: &str = "interrupt";
 #[derive(Debug)]
 pub(super) struct Reading {
     permissions: Permissions,
-    max_cost_nanos: Option<i64>,
     meter: Meter,
     /// By the uuid of the line.
     commands: HashMap<String, Command>,
@@ -48,10 +46,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(permissions: Permissions, max_cost_nanos: Option<i64>, meter: Meter) -> Self {
+    pub(super) fn new(permissions: Permissions, meter: Meter) -> Self {
         Self {
             permissions,
-            max_cost_nanos,
             meter,
             commands: HashMap::new(),
             turn: None,
@@ -153,7 +150,8 @@ impl Reading {
             Some(Outcome::Asked(event)) => self.events.push_back(event),
             Some(Outcome::Reply(line, call)) => {
                 self.replies.push(line);
-                self.events.extend(call.map(EngineEvent::ToolStarted));
+                let ours = call.filter(|_| self.is_ours());
+                self.events.extend(ours.map(EngineEvent::ToolStarted));
             }
         }
         true
@@ -169,16 +167,8 @@ impl Reading {
             Line::Command { uuid, state: CommandState::Started } => self.started(uuid),
             Line::Command { uuid, state: CommandState::Over } => self.over(&uuid),
             Line::Idle => self.idle(),
-            Line::Stream(event) => {
-                let said = self.chain.stream(&event);
-                self.said(said);
-            }
-            Line::Block(block) => {
-                let said = self.chain.block(block);
-                self.said(said);
-            }
-            Line::ToolResult(ended) => {
-                let said = self.chain.tool_result(ended);
+            Line::Stream(_) | Line::Block(_) | Line::ToolResult(_) => {
+                let said = self.chain.read(line);
                 self.said(said);
             }
             Line::SideChain { call, text } => {
@@ -291,7 +281,7 @@ impl Reading {
         if let Some(turn) = &mut self.turn {
             turn.has_answer = !has_calls;
         }
-        if has_calls && self.max_cost_nanos.is_some() {
+        if has_calls && self.meter.max_cost_nanos.is_some() {
             self.replies.push(link::request(SPENT, &json!({"subtype": "get_usage"})));
         }
         self.events.push_back(EngineEvent::MessageDone(message));
@@ -302,17 +292,8 @@ impl Reading {
             (INITIALIZE, _) => self.is_ready = true,
             (BASELINE, Ok(reply)) => self.meter.before = Totals::of_session(&reply),
             (SPENT, Ok(reply)) => {
-                let spent = Totals::of_session(&reply)
-                    .zip(self.meter.before)
-                    .map(|(now, then)| now.nanos_since(&then));
-                if let Some((spent, most)) = spent.zip(self.max_cost_nanos)
-                    && spent >= most
-                {
-                    self.stop(Ending::Limit(format!(
-                        "it has cost {} USD, and its agent may spend {} USD",
-                        dollars(spent),
-                        dollars(most)
-                    )));
+                if let Some(reason) = self.meter.is_over(&reply) {
+                    self.stop(Ending::Limit(reason));
                 }
             }
             (_, Err(error)) => tracing::debug!(id, error, "the CLI has refused a request"),

@@ -20,8 +20,8 @@ use super::reading::Reading;
 use super::turn::{Command, Ending, Turn};
 use super::{Agent, failure, input};
 use crate::contract::{
-    Answer, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession, TurnDone,
-    TurnInput,
+    Answer, Earlier, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession,
+    TurnDone, TurnInput,
 };
 
 /// How long a process may take to be ready: a long conversation on a busy host needs most of a minute.
@@ -38,6 +38,8 @@ pub(super) struct Session {
     /// What the end of the process will have told.
     dying: Option<BoxFuture<'static, EngineEvent>>,
     reading: Reading,
+    /// The process goes on with a conversation that may have the next messages already.
+    has_history: bool,
     /// The uuids that this process has had: another line with one of them it would ignore.
     used: HashSet<String>,
     /// When the CLI was last heard, or got something to do.
@@ -50,7 +52,8 @@ pub(super) struct Session {
 
 impl Session {
     async fn continuation(&mut self, input: TurnInput) -> Result<Continuation, EngineError> {
-        let Some(earlier) = input.earlier else {
+        let has_history = std::mem::take(&mut self.has_history);
+        let Some(earlier) = input.earlier.or(has_history.then(Earlier::default)) else {
             return Ok(Continuation { unsent: input.messages, ..Continuation::default() });
         };
         let (agent, native) = (Arc::clone(&self.agent), self.native.clone());

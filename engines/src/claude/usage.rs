@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::protocol::TurnResult;
 use crate::contract::Usage;
+use crate::openai::dollars;
 use crate::openai::usage::Rates;
 
 /// The tokens of a `usage` object of the API; `previous` counts where a part is missing.
@@ -43,7 +44,7 @@ impl Totals {
     }
 
     /// What was spent since, in billionths of a US dollar.
-    pub(super) fn nanos_since(&self, before: &Self) -> i64 {
+    fn nanos_since(&self, before: &Self) -> i64 {
         nanos(self.dollars - before.dollars)
     }
 }
@@ -54,6 +55,8 @@ pub(super) struct Meter {
     /// At the last result; `None`: unknown, after a resume that has not told.
     pub(super) before: Option<Totals>,
     pub(super) rates: Option<Rates>,
+    /// What one turn may have cost when the model is called again.
+    pub(super) max_cost_nanos: Option<i64>,
 }
 
 impl Meter {
@@ -72,6 +75,16 @@ impl Meter {
             _ => tokens(&result.usage, Usage::default()),
         };
         self.priced(used)
+    }
+
+    /// Whether the running turn may not call the model again, by the reply to `get_usage`; and why.
+    pub(super) fn is_over(&self, reply: &Value) -> Option<String> {
+        let (now, before, most) = (Totals::of_session(reply)?, self.before?, self.max_cost_nanos?);
+        let spent = now.nanos_since(&before);
+        (spent >= most).then(|| {
+            let (spent, most) = (dollars(spent), dollars(most));
+            format!("it has cost {spent} USD, and its agent may spend {most} USD")
+        })
     }
 
     /// With what it costs, where the CLI has not told.

@@ -108,6 +108,30 @@ async fn an_answer_that_nobody_has_heard_is_told_without_asking_the_model_again(
 }
 
 #[tokio::test]
+async fn a_turn_that_its_host_has_given_back_goes_on_elsewhere() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let message = session.send(&format!("X = 5\nsleep {} then say never", forever())).await;
+    session.until_asleep().await;
+    let native = session.native();
+    session.close().await;
+    assert!(!is_asleep());
+
+    let mut session = host.resume(&native).await;
+    let input = TurnInput {
+        messages: vec![message.clone()],
+        earlier: Some(Earlier::default()),
+        ..TurnInput::default()
+    };
+    session.0.send(input).await.unwrap();
+    let events = session.rest().await;
+    assert_eq!(done(&events).answered, [&*message.id]);
+    let sent = host.requests().last().unwrap().json()["messages"].to_string();
+    assert_eq!(sent.matches("then say never").count(), 1, "{sent}");
+    assert!(sent.contains("this turn was cut off"), "{sent}");
+}
+
+#[tokio::test]
 async fn a_message_that_never_arrived_is_sent() {
     let host = Host::new().await;
     let mut session = host.open().await;
@@ -122,8 +146,8 @@ async fn a_message_that_never_arrived_is_sent() {
 }
 
 #[tokio::test]
-async fn a_message_that_the_conversation_has_already_fails_at_once_where_nothing_is_known_of_an_earlier_turn()
-{
+async fn a_message_that_the_conversation_has_already_is_not_sent_again_even_if_nothing_is_known_of_an_earlier_turn()
+ {
     let host = Host::new().await;
     let mut session = host.open().await;
     let message = session.send("X = 5").await;
@@ -132,11 +156,8 @@ async fn a_message_that_the_conversation_has_already_fails_at_once_where_nothing
     session.close().await;
     let mut session = host.resume(&native).await;
     session.0.send(TurnInput { messages: vec![message], ..TurnInput::default() }).await.unwrap();
-    let events = session.rest().await;
-    let Some(EngineEvent::Failed(EngineError::Provider { detail, .. })) = events.last() else {
-        panic!("{events:?}")
-    };
-    assert!(detail.contains("has it already"), "{detail}");
+    assert_eq!(answer(&session.rest().await), "X = 5");
+    assert_eq!(host.requests().len(), 1);
     assert_eq!(session.chat("what is X").await, "X = 5");
 }
 

@@ -5,8 +5,8 @@ use crate::contract::Usage;
 
 /// A reading of a turn that the line `U1`, the message `m1`, is about.
 fn reading() -> Reading {
-    let meter = Meter { before: Some(Totals::default()), rates: None };
-    let mut reading = Reading::new(Permissions::default(), None, meter);
+    let meter = Meter { before: Some(Totals::default()), rates: None, max_cost_nanos: None };
+    let mut reading = Reading::new(Permissions::default(), meter);
     reading.wrote("U1".to_owned(), command("m1"));
     reading.begin(Turn { lines: vec!["U1".to_owned()], ..Turn::default() });
     reading
@@ -206,4 +206,11 @@ fn thoughts_are_told_as_such() {
     let start = json!({"type": "message_start", "message": {"id": "1"}});
     let told = told(&mut reading, &[state("U1", "started"), stream(start), stream(delta)]);
     assert_eq!(told[1], "ThinkingDelta(\"hm\")");
+}
+
+#[test]
+fn a_message_that_the_cli_has_had_before_is_not_waited_for() {
+    let mut reading = reading();
+    let told = told(&mut reading, &[state("U1", "completed")]);
+    assert!(told[0].contains("the conversation has it already"), "{told:?}");
 }

@@ -26,13 +26,14 @@ impl Session {
             link: None,
             dying: None,
             reading,
+            has_history: false,
             used: HashSet::new(),
             heard: Instant::now(),
             last: String::new(),
             odd: String::new(),
             ends_by: None,
         };
-        let has_transcript = session.has_transcript().await;
+        let has_transcript = session.spec.native_session.is_some() && session.has_transcript().await;
         if session.spec.native_session.is_some() && !has_transcript {
             return Err(EngineError::ResumeDropped(format!(
                 "there is no transcript of {}",
@@ -72,6 +73,7 @@ impl Session {
         } else {
             self.reading.set_baseline(Totals::default());
         }
+        self.has_history = has_transcript;
         self.used.clear();
         self.odd.clear();
         self.link = Some(link);

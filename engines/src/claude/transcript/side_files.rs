@@ -36,7 +36,8 @@ impl SideFiles {
         let new = in_json(&absolute(&self.to));
         for old in spellings.iter().map(|path| in_json(path)).collect::<BTreeSet<_>>() {
             for value in lines.iter_mut().flat_map(Object::values_mut).filter(|value| value.contains(&old)) {
-                self.named.extend(value.split(&old).skip(1).map(file_name).map(str::to_owned));
+                let names = value.split(&old).skip(1).map(file_name).filter(|name| !name.is_empty());
+                self.named.extend(names.map(str::to_owned));
                 *value = value.replace(&old, &new);
             }
         }
@@ -45,17 +46,25 @@ impl SideFiles {
     /// Copies the files that were named; they are on disk when this returns. One that is not there is not missed: then
     /// the source does not have it either.
     pub(super) fn copy(&self) -> io::Result<()> {
-        for name in &self.named {
-            let from = self.from.join(name);
-            if from.is_file() {
-                create_folder(&self.to)?;
-                let to = self.to.join(name);
-                fs::copy(from, &to)?;
-                File::open(to)?.sync_all()?;
-            }
-        }
-        if self.to.is_dir() { sync_folder(&self.to) } else { Ok(()) }
+        self.named.iter().try_for_each(|name| copy(&self.from.join(name), &self.to.join(name)))
     }
+}
+
+/// Copies a file, or a folder with what is in it. Links are not followed, and nothing else is copied.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let Ok(metadata) = fs::symlink_metadata(from) else { return Ok(()) };
+    if metadata.is_file() {
+        to.parent().map_or(Ok(()), create_folder)?;
+        fs::copy(from, to)?;
+        File::open(to)?.sync_all()?;
+    } else if metadata.is_dir() {
+        create_folder(to)?;
+        for entry in fs::read_dir(from)? {
+            let name = entry?.file_name();
+            copy(&from.join(&name), &to.join(&name))?;
+        }
+    }
+    to.parent().filter(|folder| folder.is_dir()).map_or(Ok(()), sync_folder)
 }
 
 fn absolute(path: &Path) -> PathBuf {
@@ -68,9 +77,42 @@ fn in_json(folder: &Path) -> String {
     text.trim_matches('"').to_owned()
 }
 
-/// The name of the file at the beginning of the text; never one that leads out of its folder.
+/// The name of the file or folder at the beginning of the text; never one that leads out, and empty where there is none.
 fn file_name(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c))).unwrap_or(text.len());
     // A full stop behind it ends a sentence.
     text[..end].trim_end_matches('.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_is_copied_and_what_names_it_names_the_copy() {
+        let root = tempfile::tempdir().unwrap();
+        let (source, copy) = (root.path().join("old.jsonl"), root.path().join("new.jsonl"));
+        let (old, new) = (root.path().join("old/tool-results"), root.path().join("new/tool-results"));
+        fs::create_dir_all(old.join("pdf-1")).unwrap();
+        fs::write(root.path().join("old/secret"), "s").unwrap();
+        for name in ["a.txt", "pdf-1/page-1.jpg", "unnamed.txt"] {
+            fs::write(old.join(name), name).unwrap();
+        }
+        let names = ["a.txt. It is", "pdf-1/page-1.jpg", "gone.txt", "../secret", " the folder"];
+        let text = |folder: &Path| names.map(|name| format!("{}/{name}", folder.display())).join("\n");
+        let mut lines = [Object::default().with("text", text(&old)).with("other", "x")];
+
+        let mut files = SideFiles::new(&source, &copy);
+        files.rewrite(&mut lines);
+        files.copy().unwrap();
+
+        assert_eq!(lines, [Object::default().with("text", text(&new)).with("other", "x")]);
+        assert_eq!(fs::read_to_string(new.join("a.txt")).unwrap(), "a.txt");
+        assert_eq!(fs::read_to_string(new.join("pdf-1/page-1.jpg")).unwrap(), "pdf-1/page-1.jpg");
+        let names = fs::read_dir(&new).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["a.txt", "pdf-1"]);
+        assert!(!root.path().join("new/secret").exists());
+    }
 }
