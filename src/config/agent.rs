@@ -203,7 +203,7 @@ pub(super) fn expected(key: &str) -> Option<&'static str> {
         "engine" => "\"openai\" or \"claude-cli\", the engines of this version",
         "command" => "a list: the program and its first arguments, like [\"claude\"]",
         "env" => "a table of texts, like { ANTHROPIC_BASE_URL = \"http://127.0.0.1:9001\" }",
-        "permission_mode" => "\"default\", \"acceptEdits\", \"plan\", \"dontAsk\" or \"bypassPermissions\"",
+        "permission_mode" => "\"default\", \"acceptEdits\", \"plan\" or \"bypassPermissions\"",
         "setting_sources" => "a list of \"user\", \"project\" and \"local\"",
         "slash_commands" => "true or false",
         "base_url" => "the address of an OpenAI-compatible API, like \"http://127.0.0.1:11434/v1\"",

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use roundhouse_shared::domain::EngineKind;
 use roundhouse_shared::secret::masked_url;
 use roundhouse_shared::telemetry;
 use roundhouse_shared::units::Span;
@@ -10,11 +9,6 @@ use roundhouse_shared::units::Span;
 use super::error::{Complaint, Complaints, Place};
 use super::load::expected;
 use super::{ConfigError, Loaded, print};
-
-/// Claude Code's own permission modes that make sense without a person at its terminal.
-const PERMISSION_MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"];
-/// Where Claude Code's own settings can come from.
-const SETTING_SOURCES: [&str; 3] = ["user", "project", "local"];
 
 /// Leases below this cannot be renewed in time on a busy machine.
 const SHORTEST_LEASE: Span = Span::from_millis(300);
@@ -71,7 +65,7 @@ impl Loaded {
         })
     }
 
-    fn wrong(&self, key: &str, found: impl fmt::Display, expected: &str) -> Complaint {
+    pub(super) fn wrong(&self, key: &str, found: impl fmt::Display, expected: &str) -> Complaint {
         Complaint::WrongValue {
             key: key.to_owned(),
             place: self.place(key),
@@ -143,87 +137,6 @@ impl Loaded {
         wrong
     }
 
-    fn agents(&self) -> Vec<Complaint> {
-        let mut wrong = Vec::new();
-        for (name, agent) in &self.config.agents {
-            let key = |part: &str| format!("agents.{name}.{part}");
-            let says = |key: &str| expected(key).unwrap_or_default();
-            if !is_name(name) {
-                wrong.push(Complaint::Conflict(format!(
-                    "`agents.{name}`, set {}, cannot be a name: it has to be letters, digits, `-`, `_` or `.`, at most 64",
-                    self.place(&format!("agents.{name}")),
-                )));
-            }
-            let is_openai = agent.engine == EngineKind::OpenAi;
-            if is_openai && !agent.base_url.starts_with("http://") && !agent.base_url.starts_with("https://")
-            {
-                let key = key("base_url");
-                wrong.push(self.wrong(&key, print::quoted_url(&agent.base_url), &says(&key)));
-            }
-            if is_openai && agent.model.trim().is_empty() {
-                let key = key("model");
-                wrong.push(self.wrong(&key, "empty", &says(&key)));
-            }
-            if agent.command.as_ref().is_some_and(|command| command.first().is_none_or(String::is_empty)) {
-                let key = key("command");
-                wrong.push(self.wrong(&key, "empty", &says(&key)));
-            }
-            if let Some(mode) =
-                agent.permission_mode.as_deref().filter(|mode| !PERMISSION_MODES.contains(mode))
-            {
-                let key = key("permission_mode");
-                wrong.push(self.wrong(&key, format_args!("{mode:?}"), &says(&key)));
-            }
-            if let Some(odd) = agent.setting_sources.iter().find(|of| !SETTING_SOURCES.contains(&of.as_str()))
-            {
-                let key = key("setting_sources");
-                wrong.push(self.wrong(&key, format_args!("{odd:?}"), &says(&key)));
-            }
-            if is_openai && let Err(why) = agent.builtins() {
-                let expected = says(&key("tools"));
-                wrong.push(self.wrong(&key("tools"), format_args!("wrong ({why})"), &expected));
-            }
-            if let Err(why) = agent.mcp_servers() {
-                let expected = says(&key("mcp"));
-                wrong.push(self.wrong(&key("mcp"), format_args!("wrong ({why})"), &expected));
-            }
-            if let Err(why) = agent.engine_permissions() {
-                let expected = says(&key("permissions"));
-                wrong.push(self.wrong(&key("permissions"), format_args!("wrong ({why})"), &expected));
-            }
-            if agent.max_iterations == Some(0) {
-                wrong.push(self.wrong(&key("max_iterations"), 0, "a whole number from 1"));
-            }
-            if agent.context_window == Some(0) {
-                wrong.push(self.wrong(&key("context_window"), 0, "a number of tokens from 1"));
-            }
-            if agent.max_cost.is_some_and(|cost| !(0.0..=1e9).contains(&cost)) {
-                wrong.push(self.wrong(
-                    &key("max_cost"),
-                    "out of range",
-                    "a sum in US dollars from 0 to 1000000000",
-                ));
-            } else if agent.max_cost.is_some() && agent.prices.is_none() {
-                let (limit, prices) = (key("max_cost"), key("prices"));
-                wrong.push(Complaint::Conflict(format!(
-                    "`{limit}` is set {}, and `{prices}` is not: without prices no cost is known, and nothing would ever \
-                     reach the limit; set `{prices}`, or leave `{limit}` out",
-                    self.place(&limit),
-                )));
-            }
-            if agent.max_tries == Some(0) {
-                let key = key("max_tries");
-                wrong.push(self.wrong(&key, 0, &says(&key)));
-            }
-            let numbers = agent.prices.map(|prices| [Some(prices.input), Some(prices.output), prices.cache]);
-            let negative = |price: f64| !price.is_finite() || price < 0.0;
-            if numbers.into_iter().flatten().flatten().any(negative) {
-                wrong.push(self.wrong(&key("prices"), "negative", "prices from 0 on"));
-            }
-        }
-        wrong
-    }
-
     /// An address that others reach, without keys.
     fn open_address(&self) -> Option<Complaint> {
         let server = &self.config.server;
@@ -277,9 +190,4 @@ fn is_origin(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let host = rest.map(|host| host.strip_suffix('/').unwrap_or(host));
     host.is_some_and(|host| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ', '*']))
-}
-
-fn is_name(name: &str) -> bool {
-    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    letters && (1..=64).contains(&name.len()) && name.chars().any(|c| c.is_ascii_alphanumeric())
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod check;
+mod check_agents;
 mod environment;
 mod error;
 mod keys;

@@ -137,7 +137,7 @@ pub(crate) fn example() -> String {
 # instructions = "You are a helpful assistant."           # added to Claude Code's own
 # tools = ["Bash", "Read", "Edit", "Write"]  # absent: all that Claude Code has
 # permissions = { default = "ask", allow = ["Read", "Bash(git status)"], deny = ["WebFetch"] }
-# permission_mode = "default"                # or acceptEdits, plan, dontAsk, bypassPermissions
+# permission_mode = "default"                # or acceptEdits, plan, bypassPermissions
 # setting_sources = []                       # of user, project, local: Claude Code's own settings, none unless named
 # env = { ANTHROPIC_BASE_URL = "http://127.0.0.1:9001" }
 "#;

@@ -69,7 +69,8 @@ async fn around_the_end(deployment: &Deployment, engine: Engine, n: usize, round
         folded += usize::from(same);
     }
     // The first, its answer, and at least one answer a round.
-    let stored = client.session(&session).await["messageCount"].as_u64().unwrap() as usize;
+    let stored = client.session(&session).await["messageCount"].as_u64().unwrap();
+    let stored = usize::try_from(stored).unwrap();
     let sent = 1 + 2 * rounds;
     assert!((sent + 1 + rounds..=2 * sent).contains(&stored), "{stored} messages");
     folded

@@ -265,7 +265,8 @@ impl<'a> Progress<'a> {
         if let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) {
             let usage = translate::usage(usage);
             persist(run, || store.compact(&run.lease, turn, summary, up_to, usage)).await?;
-            self.counted.add(usage);
+            // A call that summarises is no iteration.
+            self.counted.usage.add(usage);
             self.places.splice(..replaced, [up_to]);
         }
         let session = persist(run, || store.session(run.lease.session)).await?;
@@ -301,7 +302,9 @@ impl<'a> Progress<'a> {
     fn uncounted(&self, messages: &[WrittenMessage]) -> Counted {
         let Some(done) = &self.done else {
             let mut rest = Counted::default();
-            messages.iter().for_each(|message| rest.add(message.usage));
+            for message in messages {
+                rest.add(message.usage);
+            }
             return rest;
         };
         let (all, counted) = (translate::usage(done.usage), self.counted.usage);
@@ -320,14 +323,7 @@ impl<'a> Progress<'a> {
 impl Counted {
     fn add(&mut self, usage: Usage) {
         self.iterations += 1;
-        let sum = &mut self.usage;
-        sum.input_tokens += usage.input_tokens;
-        sum.output_tokens += usage.output_tokens;
-        sum.cache_tokens += usage.cache_tokens;
-        sum.cost_nanos = match (sum.cost_nanos, usage.cost_nanos) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
+        self.usage.add(usage);
     }
 }
 

@@ -20,6 +20,19 @@ pub struct Usage {
     pub cost_nanos: Option<i64>,
 }
 
+impl Usage {
+    /// Adds what something else used. The sum of a known and an unknown cost is the known one.
+    pub fn add(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cache_tokens += other.cache_tokens;
+        self.cost_nanos = match (self.cost_nanos, other.cost_nanos) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// Tokens and cost as clients see them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TokenUsage {

@@ -139,7 +139,7 @@ impl Store {
             ..NewMessage::of(Role::System)
         };
         let message = insert_message(&mut tx, &mut row, message).await?;
-        count_call(&mut tx, &row, turn, usage).await?;
+        count_usage(&mut tx, &row, turn, usage, 0).await?;
         count_messages(&mut tx, &row, 1).await?;
         let sql = "UPDATE sessions SET compact_size = (SELECT count(*) FROM messages WHERE session_id = $1 \
                    AND consumed_seq <= $2 AND origin <> $3) WHERE id = $1";
@@ -245,11 +245,22 @@ pub(super) async fn count_call(
     turn: TurnId,
     usage: Usage,
 ) -> Result<(), StoreError> {
+    count_usage(tx, row, turn, usage, 1).await
+}
+
+/// The same for so many iterations: a call that summarises is none.
+async fn count_usage(
+    tx: &mut Tx,
+    row: &Locked,
+    turn: TurnId,
+    usage: Usage,
+    iterations: i64,
+) -> Result<(), StoreError> {
     let Usage { input_tokens, output_tokens, cache_tokens, cost_nanos } = usage;
-    let sql = "UPDATE turns SET iterations = iterations + 1, input_tokens = input_tokens + $2, \
+    let sql = "UPDATE turns SET iterations = iterations + $6, input_tokens = input_tokens + $2, \
                output_tokens = output_tokens + $3, cache_tokens = cache_tokens + $4, \
                cost_nanos = coalesce(cost_nanos + $5, cost_nanos, $5) WHERE id = $1";
-    tx.run(sql, values![turn.0, input_tokens, output_tokens, cache_tokens, cost_nanos]).await?;
+    tx.run(sql, values![turn.0, input_tokens, output_tokens, cache_tokens, cost_nanos, iterations]).await?;
     let sql = "UPDATE sessions SET input_tokens = input_tokens + $2, output_tokens = output_tokens + $3, \
                cache_tokens = cache_tokens + $4, cost_nanos = coalesce(cost_nanos + $5, cost_nanos, $5) WHERE id = $1";
     tx.run(sql, values![row.id.0, input_tokens, output_tokens, cache_tokens, cost_nanos]).await.map(drop)

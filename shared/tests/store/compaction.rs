@@ -9,7 +9,7 @@ on_both_databases![
     a_summary_stands_for_what_came_before,
     a_second_summary_stands_for_the_first,
     a_turn_can_be_summed_up_while_it_runs,
-    a_summary_is_a_call_of_its_turn,
+    a_summary_is_paid_by_its_turn_and_no_iteration,
     only_the_turn_that_runs_is_summed_up,
 ];
 
@@ -96,14 +96,14 @@ async fn a_turn_can_be_summed_up_while_it_runs(store: &Store) {
     assert_eq!(store.session(session).await.unwrap().unwrap().compact_size, 5);
 }
 
-async fn a_summary_is_a_call_of_its_turn(store: &Store) {
+async fn a_summary_is_paid_by_its_turn_and_no_iteration(store: &Store) {
     let (session, lease, turn) = after(store, 1).await;
     let up_to = store.context(session).await.unwrap()[1].consumed_seq;
     store.compact(&lease, turn, "s", up_to, USAGE).await.unwrap();
     assert_eq!(store.session(session).await.unwrap().unwrap().usage, USAGE);
     let end = TurnEnd { usage: USAGE, ..answered(turn, "ok") };
     let finished = store.finish(&lease, end).await.unwrap();
-    assert_eq!((finished.iterations, finished.usage), (2, times(2)));
+    assert_eq!((finished.iterations, finished.usage), (1, times(2)));
     assert_eq!(tokens(&finished.ended[0].outcome), times(2).into());
     assert_eq!(store.session(session).await.unwrap().unwrap().usage, times(2));
 }

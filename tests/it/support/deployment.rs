@@ -220,8 +220,12 @@ impl Deployment {
         for process in self.workers.iter().chain(&self.apis).chain(&self.replaced) {
             let log = process.log();
             assert!(!log.contains("panicked"), "{} panicked:\n{log}", process.role);
-            assert!(children(process.pid()).is_empty(), "{} left processes behind", process.role);
         }
+        let home = format!("HOME={}", self.dir.path().display());
+        until("every process that was started here to be gone", async || {
+            started_with(&home).is_empty().then_some(())
+        })
+        .await;
         if let Some(database) = self.database.take() {
             database.drop().await;
         }
@@ -292,6 +296,17 @@ fn claude_agents(oracle: &Oracle, options: &Options) -> String {
 /// A further agent, whose model is a server of the test's own ([`Options::agents`]).
 pub(crate) fn agent(name: &str, base_url: &str, more: &str) -> String {
     format!("[agents.{name}]\nengine = \"openai\"\nbase_url = \"{base_url}\"\nmodel = \"m\"\n{more}\n")
+}
+
+/// The processes that began with this in their environment, ours or whatever those have started.
+fn started_with(variable: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |pid: &u32| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
+    };
+    pids.filter(has).collect()
 }
 
 /// The processes that a process has started, with whichever of its threads, and that run.
