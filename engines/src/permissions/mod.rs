@@ -1,10 +1,9 @@
 //! Which tool calls run, which are asked about first, and which never run.
 //!
 //! A rule names a tool as its engine does (`read_file`, `WebFetch`, `mcp__server__tool`) or commands of a shell tool
-//! ([`SHELLS`]) by their beginning (`shell(git push)`), word by word: `shell(git push)` covers `git push origin`, not
-//! `git pushx`. The most specific rule that covers a call decides:
-//! a longer beginning over a shorter one, any beginning over the tool, the tool over `default`; among equals `deny`
-//! over `ask` over `allow`.
+//! (`shell`, `Bash`) by their beginning, word by word: `shell(git push)` covers `git push origin`, not `git pushx`. The most
+//! specific rule that covers a call decides: a longer beginning over a shorter one, any beginning over the tool, the tool
+//! over `default`; among equals `deny` over `ask` over `allow`.
 //!
 //! A shell command is cut into its parts (`;`, `&&`, `|`, `$(…)`, backquotes, new lines and so on, quoted or not). Each part is
 //! judged by itself and the strictest verdict counts: it is allowed only if every part is, and one part is enough to
