@@ -52,6 +52,9 @@ use crate::contract::{
 };
 use crate::openai::usage::Rates;
 
+/// The mode in which the CLI denies what it would ask about, and it asks us about everything.
+const DONT_ASK: &str = "dontAsk";
+
 /// The engine of one agent.
 pub struct ClaudeCli {
     agent: Arc<Agent>,
@@ -86,6 +89,11 @@ impl ClaudeCli {
         }
         if !settings.config_dir.is_absolute() {
             return Err(unavailable("the configuration folder of Claude Code has to be an absolute path"));
+        }
+        if settings.permission_mode.as_deref() == Some(DONT_ASK) {
+            return Err(unavailable(
+                "permission_mode = \"dontAsk\" denies every call; permissions deny some of them",
+            ));
         }
         for server in &settings.mcp {
             server.check().map_err(|error| unavailable(&error.to_string()))?;

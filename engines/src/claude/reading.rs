@@ -4,18 +4,20 @@
 //! lines such a turn is about, from the beginning or from the moment that one is folded in. The turn that the worker has
 //! sent is answered by the turn of the CLI that one of its lines has started; what happens in others is nobody's answer.
 
+mod questions;
+
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::asks::{Asks, Outcome};
+use super::asks::Asks;
 use super::chain::{Chain, Said};
 use super::failure;
 use super::link;
 use super::protocol::{CommandState, Line, TurnResult};
 use super::turn::{Command, Ending, Turn};
 use super::usage::{Meter, Totals};
-use crate::contract::{Answer, AssistantMessage, EngineError, EngineEvent, Usage};
+use crate::contract::{AssistantMessage, EngineError, EngineEvent, Usage};
 use crate::permissions::Permissions;
 
 /// Requests of ours, by which their replies are known.
@@ -81,10 +83,6 @@ impl Reading {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
     }
 
-    pub(super) fn is_asking(&self) -> bool {
-        self.asks.is_open()
-    }
-
     /// The lines by which the CLI has these messages already.
     pub(super) fn lines_of(&self, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let has = |command: &Command| command.answers.iter().any(|id| is_asked(id));
@@ -119,42 +117,6 @@ impl Reading {
             self.put_off_questions();
             self.events.push_back(turn.ending.map_or(other, Ending::event));
         }
-    }
-
-    /// Whoever is asked, is asked within a turn.
-    fn put_off_questions(&mut self) {
-        let withdrawn = self.asks.put_off().map(|id| EngineEvent::Withdrawn { id });
-        self.events.extend(withdrawn);
-    }
-
-    pub(super) fn answer(&mut self, id: &str, answer: Answer) {
-        let outcome = self.asks.answer(id, answer, &self.permissions);
-        self.follow(outcome);
-    }
-
-    /// Decides one question of the CLI, where there is one that can be decided now. Call it once all events are told: tools
-    /// run only once whoever keeps messages has kept the one that calls them.
-    pub(super) fn decide(&mut self) -> bool {
-        let chain = &self.chain;
-        let outcome = self.asks.decide(
-            &self.permissions,
-            |ask| ask.is_side_chain || !chain.is_writing(),
-            |call| chain.arguments(call),
-        );
-        self.follow(outcome)
-    }
-
-    fn follow(&mut self, outcome: Option<Outcome>) -> bool {
-        match outcome {
-            None => return false,
-            Some(Outcome::Asked(event)) => self.events.push_back(event),
-            Some(Outcome::Reply(line, call)) => {
-                self.replies.push(line);
-                let ours = call.filter(|_| self.is_ours());
-                self.events.extend(ours.map(EngineEvent::ToolStarted));
-            }
-        }
-        true
     }
 
     /// Whether what happens now is the running turn's.

@@ -1,21 +1,19 @@
 //! A session: its process, and the turns that run in it.
 
 mod starting;
+mod watching;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::earlier::{self, Continuation};
-use super::lines::Read;
 use super::link::{self, Link};
-use super::protocol::Line;
 use super::reading::Reading;
 use super::turn::{Command, Ending, Turn};
 use super::{Agent, failure, input};
@@ -23,12 +21,6 @@ use crate::contract::{
     Answer, Earlier, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession,
     TurnDone, TurnInput,
 };
-
-/// How long a process may take to be ready: a long conversation on a busy host needs most of a minute.
-const STARTUP: Duration = Duration::from_mins(2);
-
-/// How long a turn may take to end after an interrupt; then the process is killed.
-const ENDING: Duration = Duration::from_secs(10);
 
 pub(super) struct Session {
     agent: Arc<Agent>,
@@ -83,79 +75,6 @@ impl Session {
                 link.write(&line);
             }
         }
-    }
-
-    fn heard(&mut self, read: Read) {
-        self.heard = Instant::now();
-        match read {
-            Read::Json(value) => {
-                let kind = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
-                self.last = format!("{} {}", kind("type"), kind("subtype"));
-                self.reading.read(Line::read(&value));
-            }
-            Read::Odd(text) => {
-                tracing::warn!(session = self.spec.session, text, "the CLI said something that is no JSON");
-                self.odd = text;
-            }
-            Read::TooLong(bytes) => {
-                tracing::warn!(
-                    session = self.spec.session,
-                    bytes,
-                    "a line of the CLI was too long and is dropped"
-                );
-            }
-        }
-    }
-
-    /// By when something has to happen.
-    fn deadline(&self) -> Option<Instant> {
-        if self.ends_by.is_some() {
-            return self.ends_by;
-        }
-        if !self.reading.is_ready() {
-            return Some(self.heard + STARTUP);
-        }
-        // A person may take any time.
-        (!self.reading.is_asking()).then(|| self.heard + self.agent.settings.no_progress)
-    }
-
-    /// Nothing has happened for too long.
-    fn overdue(&mut self) {
-        if self.ends_by.is_some() || !self.reading.is_ready() {
-            self.kill(false);
-            return;
-        }
-        let limit = self.agent.settings.no_progress;
-        tracing::warn!(session = self.spec.session, last = self.last, ?limit, "the CLI is silent");
-        self.stop(Ending::NoProgress(limit));
-    }
-
-    fn stop(&mut self, ending: Ending) {
-        if self.reading.is_running() && !self.reading.is_ending() {
-            self.reading.stop(ending);
-            self.ends_by = Some(Instant::now() + ENDING);
-        }
-        self.flush();
-    }
-
-    /// Ends the process, which has ended itself or has to; then the turn ends.
-    fn kill(&mut self, has_ended: bool) {
-        let Some(link) = self.link.take() else { return };
-        let (was_ready, odd) = (self.reading.is_ready(), std::mem::take(&mut self.odd));
-        self.dying = Some(
-            async move {
-                let (status, stderr) = link.end(has_ended).await;
-                EngineEvent::Failed(if was_ready || has_ended {
-                    failure::of_exit(status, &stderr, &odd)
-                } else {
-                    EngineError::Unavailable(format!(
-                        "Claude Code was not ready within {STARTUP:?}: {}",
-                        stderr.trim()
-                    ))
-                })
-            }
-            .boxed(),
-        );
     }
 }
 
@@ -239,7 +158,7 @@ impl EngineSession for Session {
                 return std::future::pending().await;
             }
             if self.reading.is_ending() && self.ends_by.is_none() {
-                self.ends_by = Some(Instant::now() + ENDING);
+                self.ends_by = Some(Instant::now() + watching::ENDING);
             }
             let deadline = self.deadline();
             let Some(link) = &mut self.link else {

@@ -1,7 +1,7 @@
 //! Which tool calls run, which are asked about first, and which never run.
 //!
 //! A rule names a tool as its engine does (`read_file`, `WebFetch`), tools by the beginning of their names (`files__*`,
-//! `mcp__files__*`: all of an MCP server), or commands of a shell tool ([`SHELLS`]) by their beginning (`shell(git push)`), word
+//! `mcp__files__*`: all of an MCP server), or commands of a shell tool (`shell`, `Bash`) by their beginning (`shell(git push)`), word
 //! by word: `shell(git push)` covers `git push origin`, not `git pushx`. The most specific rule that covers a call decides: a
 //! longer command over a shorter one, any command over the tool, the tool over the beginning of its name, a longer such
 //! beginning over a shorter one, any rule over `default`; among equals `deny` over `ask` over `allow`.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use roundhouse_engines::claude::{ClaudeCli, Settings};
 use roundhouse_engines::contract::{Engine, EngineError, EngineEvent, Injected};
+use roundhouse_engines::mcp::{self, Transport};
+use roundhouse_engines::openai::Prices;
 use serde_json::json;
 
 use crate::fake::Fake;
@@ -79,6 +81,27 @@ async fn a_program_that_is_missing_or_too_old_is_no_engine() {
     assert!(reason(with("/bin/true").available().await.err()).contains("has not told a version"));
 
     assert_eq!(ClaudeCli::new(host.settings()).unwrap().available().await, Ok(()));
+}
+
+#[tokio::test]
+async fn settings_that_cannot_work_are_refused() {
+    let host = Host::new().await;
+    let mcp =
+        mcp::Settings::new("a__b", Transport::Http { url: "http://127.0.0.1:1".into(), headers: [].into() });
+    let cases = [
+        (Settings { command: vec![], ..host.settings() }, "command"),
+        (Settings { config_dir: "relative".into(), ..host.settings() }, "absolute"),
+        (Settings { permission_mode: Some("dontAsk".into()), ..host.settings() }, "dontAsk"),
+        (Settings { mcp: vec![mcp], ..host.settings() }, "a__b"),
+        (
+            Settings { prices: Some(Prices { input: -1.0, output: 1.0, cache: None }), ..host.settings() },
+            "-1",
+        ),
+    ];
+    for (settings, reason) in cases {
+        let error = ClaudeCli::new(settings).unwrap_err().to_string();
+        assert!(error.contains(reason), "{reason}: {error}");
+    }
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ fn what_is_wrong_with_an_agent_is_said_as_well() {
         (
             "[agents.a]\nengine = 'claude-cli'\npermission_mode = 'yolo'".to_owned(),
             "`agents.a.permission_mode` is \"yolo\", set in roundhouse.toml; it has to be \"default\", \"acceptEdits\", \"plan\" or \
-              \"bypassPermissions\"",
+             \"bypassPermissions\"",
         ),
         (
             "[agents.a]\nengine = 'claude-cli'\ncommand = []".to_owned(),
