@@ -48,7 +48,13 @@ async fn turns(
             Driven::Lost => return Err(StoreError::LeaseLost),
             Driven::Stopped => return hand_back(worker, run).await,
         };
-        let done = persist(run, || worker.store.finish(lease, end.clone())).await?;
+        let done = match persist(run, || worker.store.finish(lease, end.clone())).await {
+            Ok(done) => done,
+            Err(error) => {
+                worker.warm.end(worker, lease.session).await;
+                return Err(error);
+            }
+        };
         let next = done.next;
         events::finished(worker, lease.session, outbox, &mail, done).await;
         mail = match next {
@@ -59,7 +65,11 @@ async fn turns(
             // A cancel may have taken the mail since: then the lease is given back as it is.
             Next::Turn => match persist(run, || worker.store.drain(lease)).await? {
                 Some(mail) => mail,
-                None => return hand_back(worker, run).await,
+                None => {
+                    // An engine that has taken such a message already must not go on with it.
+                    worker.warm.end(worker, lease.session).await;
+                    return hand_back(worker, run).await;
+                }
             },
         };
     }

@@ -151,7 +151,7 @@ pub(crate) fn problem(error: &EngineError) -> Problem {
         | EngineError::ResumeDropped(_)
         | EngineError::Died { .. }
         | EngineError::Provider { .. }
-        | EngineError::NoProgress(_)
+        | EngineError::NoProgress { .. }
         | EngineError::Limit(_) => Code::EngineFailed,
     };
     Problem::with_detail(code, error.to_string())

@@ -70,10 +70,12 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         Err(error) => Driven::Ended(progress.end(TurnOutcome::Failed(translate::problem(&error)))),
     };
     // The engine ends before anybody is told that the turn has, unless it is kept for the next one.
-    if matches!(driven, Driven::Ended(_)) && engine.is_warm() && !worker.settings.engine_idle.0.is_zero() {
-        worker.warm.keep(worker, &run.lease, spec, engine);
-    } else {
-        warm::close(worker, session, engine).await;
+    let keeps = engine.is_warm() && !worker.settings.engine_idle.0.is_zero();
+    match driven {
+        Driven::Ended(_) if keeps => worker.warm.keep(worker, &run.lease, spec, engine),
+        // Somebody else may go on with it at any moment.
+        Driven::Lost => warm::close_within(Duration::ZERO, session, engine).await,
+        Driven::Ended(_) | Driven::Stopped => warm::close(worker, session, engine).await,
     }
     driven
 }

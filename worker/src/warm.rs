@@ -130,7 +130,11 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 
 /// Ends an engine session with all that it has started.
 pub(crate) async fn close(worker: &Worker, session: SessionId, engine: Box<dyn EngineSession>) {
-    let grace = worker.limits.cancel_grace.0;
+    close_within(worker.limits.cancel_grace.0, session, engine).await;
+}
+
+/// The same within a time; within none, it is killed.
+pub(crate) async fn close_within(grace: Duration, session: SessionId, engine: Box<dyn EngineSession>) {
     if timeout(grace + Duration::from_secs(1), engine.close(grace)).await.is_err() {
         tracing::warn!(session.id = %session, "an engine session did not close in time");
     }

@@ -213,7 +213,7 @@ impl EngineSession for Session {
             dying.await;
         }
         if let Some(link) = self.link.take() {
-            if self.reading.is_running() {
+            if self.reading.is_running() && !grace.is_zero() {
                 link.write(&link::interrupt("close"));
             }
             link.close(grace).await;

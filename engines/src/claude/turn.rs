@@ -20,7 +20,7 @@ pub(super) struct Command {
 #[derive(Debug, Clone)]
 pub(super) enum Ending {
     Interrupted,
-    NoProgress(Duration),
+    NoProgress { after: Duration, last: String },
     Limit(String),
 }
 
@@ -28,7 +28,7 @@ impl Ending {
     pub(super) fn event(self) -> EngineEvent {
         match self {
             Self::Interrupted => EngineEvent::Interrupted,
-            Self::NoProgress(limit) => EngineEvent::Failed(EngineError::NoProgress(limit)),
+            Self::NoProgress { after, last } => EngineEvent::Failed(EngineError::NoProgress { after, last }),
             Self::Limit(reason) => EngineEvent::Failed(EngineError::Limit(reason)),
         }
     }

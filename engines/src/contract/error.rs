@@ -36,6 +36,11 @@ pub enum EngineError {
     #[error("the turn was ended: {0}")]
     Limit(String),
     /// No event for longer than the no-progress limit.
-    #[error("no progress for {0:?}")]
-    NoProgress(Duration),
+    #[error("no progress for {after:?}{}", if last.is_empty() { String::new() } else { format!("; the last that was heard: {last}") })]
+    NoProgress {
+        /// How long nothing was heard.
+        after: Duration,
+        /// What was heard last, in a few words; empty: nothing yet.
+        last: String,
+    },
 }

@@ -97,7 +97,8 @@ pub trait EngineSession: Send {
     /// Asks the engine to stop the running turn. The turn ends with [`EngineEvent::Interrupted`].
     async fn interrupt(&mut self);
 
-    /// Ends the session and everything it started, waiting at most `grace` for a graceful end.
+    /// Ends the session and everything it started, waiting at most `grace` for a graceful end. Without any it is killed:
+    /// nothing more may be written to its native session, which somebody else may have open by now.
     async fn close(self: Box<Self>, grace: Duration);
 }
 

@@ -59,7 +59,7 @@ impl Failure {
     }
 
     pub(super) fn no_progress(limit: Duration) -> Self {
-        Self::lasting(EngineError::NoProgress(limit))
+        Self::lasting(EngineError::NoProgress { after: limit, last: String::new() })
     }
 
     /// The stream ended, and the answer had not.

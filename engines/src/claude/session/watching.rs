@@ -60,8 +60,9 @@ impl Session {
             return;
         }
         let limit = self.agent.settings.no_progress;
-        tracing::warn!(session = self.spec.session, last = self.last, ?limit, "the CLI is silent");
-        self.stop(Ending::NoProgress(limit));
+        let last = self.last.trim().to_owned();
+        tracing::warn!(session = self.spec.session, last, ?limit, "the CLI is silent");
+        self.stop(Ending::NoProgress { after: limit, last });
     }
 
     pub(super) fn stop(&mut self, ending: Ending) {
