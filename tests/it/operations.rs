@@ -70,6 +70,7 @@ async fn workers_and_agents_say_what_they_can_do(kind: Kind) {
     let all = [
         "asking",
         "brittle",
+        "foreman",
         "forgetful",
         "frugal",
         "hasty",
