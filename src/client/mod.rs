@@ -1,32 +1,38 @@
 //! The terminal client: a conversation over HTTP, like any other client's.
 
+mod answers;
+mod asking;
+mod lines;
+mod questions;
 mod screen;
 mod server;
+mod tools;
 mod turn;
 
-use std::io::{self, BufRead, IsTerminal};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use roundhouse_shared::domain::JobId;
+use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
 use crate::cli::ChatArgs;
 use crate::terminal::{self, chain, complain, harmless, remark};
+use lines::Lines;
+use questions::Questions;
 use screen::Screen;
 use server::{ClientError, Server};
+use tools::Tools;
 use turn::{Turn, TurnEnd};
 
 /// The usual exit code of what was ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
-/// Lines that are read ahead while a turn runs.
-const LINES: usize = 64;
 
 /// Says the message, or those on standard input one after another, and prints the answers.
 pub(crate) async fn chat(url: &str, args: ChatArgs) -> ExitCode {
     let prepared = Server::new(url).map_err(ClientError::from).and_then(|server| {
         let interrupts = signal(SignalKind::interrupt()).map_err(ClientError::Terminal)?;
-        Ok(Chat { server, agent: args.agent, session: args.session, interrupts })
+        Ok(Chat { server, agent: args.agent, session: args.session, interrupts, lines: Lines::new() })
     });
     let mut chat = match prepared {
         Ok(chat) => chat,
@@ -61,6 +67,7 @@ struct Chat {
     agent: String,
     session: Option<String>,
     interrupts: Signal,
+    lines: Lines,
 }
 
 impl Chat {
@@ -71,6 +78,7 @@ impl Chat {
             server: &self.server,
             screen: &mut screen,
             interrupts: &mut self.interrupts,
+            lines: &mut self.lines,
             // Where the connection breaks before the answer, saying it again must not say it twice.
             key: JobId::generate().to_string(),
             session: self.session.take(),
@@ -79,6 +87,9 @@ impl Chat {
             last_event: None,
             is_cancelling: false,
             owes_cancel: false,
+            tools: Tools::default(),
+            questions: Questions::default(),
+            takes_answers: false,
         };
         let ended = turn.run(&self.agent, message).await;
         self.session = turn.session.take();
@@ -92,13 +103,12 @@ impl Chat {
     /// Messages from standard input, until it ends.
     async fn converse(&mut self) -> ExitCode {
         let is_seen = io::stdin().is_terminal() && terminal::is_seen();
-        let mut lines = lines();
         loop {
             if is_seen && terminal::write("> ").is_err() {
                 return ExitCode::FAILURE;
             }
             let line = tokio::select! {
-                line = lines.recv() => line,
+                line = self.lines.message() => line,
                 _ = self.interrupts.recv() => None,
             };
             let Some(line) = line else {
@@ -120,16 +130,10 @@ impl Chat {
     }
 }
 
-/// The lines of standard input. Reading blocks, and nothing waits for the thread that does.
-fn lines() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(LINES);
-    std::thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
+fn member<'a>(data: &'a Value, name: &str) -> &'a str {
+    data.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn text(data: &Value, name: &str) -> Option<String> {
+    data.get(name).and_then(Value::as_str).map(str::to_owned)
 }

@@ -2,10 +2,7 @@
 
 use std::io;
 
-use crate::terminal::{harmless, remark, write};
-
-const DIM: &str = "\x1b[2m";
-const PLAIN: &str = "\x1b[0m";
+use crate::terminal::{DIM, PLAIN, aside, harmless, prompt, remark, write};
 
 /// The output of one turn.
 #[derive(Debug)]
@@ -18,11 +15,13 @@ pub(super) struct Screen {
     /// Something was missed: the message is shown when it is whole.
     has_gap: bool,
     is_dim: bool,
+    /// How to answer the question that is shown: the cursor stands behind it.
+    prompt: Option<&'static str>,
 }
 
 impl Screen {
     pub(super) fn new(is_seen: bool) -> Self {
-        Self { is_seen, current: String::new(), complete: None, has_gap: false, is_dim: false }
+        Self { is_seen, current: String::new(), complete: None, has_gap: false, is_dim: false, prompt: None }
     }
 
     /// A piece of the answer.
@@ -30,6 +29,7 @@ impl Screen {
         if self.has_gap {
             return Ok(());
         }
+        self.leave_prompt();
         self.end_thinking()?;
         self.current.push_str(text);
         write(&harmless(text))
@@ -40,6 +40,7 @@ impl Screen {
         if !self.is_seen || self.has_gap {
             return Ok(());
         }
+        self.leave_prompt();
         if !self.is_dim {
             self.is_dim = true;
             write(DIM)?;
@@ -53,6 +54,7 @@ impl Screen {
             return Ok(());
         }
         let rest = self.rest_of(content);
+        self.leave_prompt();
         self.end_thinking()?;
         write(&harmless(&rest))?;
         self.current.clear();
@@ -72,9 +74,43 @@ impl Screen {
     }
 
     /// Something beside the answer, on a line of its own for who sees both.
-    pub(super) fn remark(&self, line: &str) {
-        let is_inside = self.is_dim || !(self.current.is_empty() || self.current.ends_with('\n'));
-        remark(&format!("{}{line}", if self.is_seen && is_inside { "\n" } else { "" }));
+    pub(super) fn remark(&mut self, line: &str) {
+        self.beside(line, remark);
+    }
+
+    /// The same of what matters less.
+    pub(super) fn aside(&mut self, line: &str) {
+        self.beside(line, aside);
+    }
+
+    fn beside(&mut self, line: &str, say: fn(&str)) {
+        // Where this fails, the next piece of the answer does and tells.
+        let _ = self.end_thinking();
+        let is_inside = self.is_seen && !(self.current.is_empty() || self.current.ends_with('\n'));
+        let asked = self.prompt;
+        self.leave_prompt();
+        say(&format!("{}{line}", if is_inside && asked.is_none() { "\n" } else { "" }));
+        if let Some(asked) = asked {
+            self.prompt(asked);
+        }
+    }
+
+    /// How to answer what was just asked, with the cursor behind it.
+    pub(super) fn prompt(&mut self, how: &'static str) {
+        prompt(how);
+        self.prompt = Some(how);
+    }
+
+    /// The cursor stands on a new line: whoever typed an answer has ended it.
+    pub(super) fn line_ended(&mut self) {
+        self.prompt = None;
+    }
+
+    /// Goes on below a prompt that nobody has answered, if there is one.
+    pub(super) fn leave_prompt(&mut self) {
+        if self.prompt.take().is_some() {
+            remark("");
+        }
     }
 
     /// Some events are missing.
@@ -93,6 +129,7 @@ impl Screen {
 
     /// Ends the line that was begun, if any.
     pub(super) fn end(&mut self) -> io::Result<()> {
+        self.leave_prompt();
         self.end_thinking()?;
         if !self.current.is_empty() && !self.current.ends_with('\n') {
             write("\n")?;

@@ -53,6 +53,12 @@ impl ClientError {
         }
     }
 
+    /// Whether a question needs no answer any more.
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = ["INTERACTION_RESOLVED", "INTERACTION_NOT_FOUND"];
+        matches!(self, Self::Problem(problem) if settled.contains(&problem.code.as_str()))
+    }
+
     /// Whether the server may have the message all the same, so that it has to be said again under the same key.
     pub(super) fn may_have_been_taken(&self) -> bool {
         match self {
@@ -159,6 +165,18 @@ impl Server {
     pub(super) async fn cancel(&self, session: &str) -> Result<(), ClientError> {
         let url = http::below(&self.base, &["sessions", session, "cancel"])?;
         self.send(self.client.post(url).timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// Answers what the agent asks.
+    pub(super) async fn answer(&self, session: &str, id: &str, answer: &Value) -> Result<(), ClientError> {
+        let url = http::below(&self.base, &["sessions", session, "interactions", id])?;
+        self.send(self.client.post(url).json(answer).timeout(CALL_TIMEOUT)).await.map(drop)
+    }
+
+    /// Where a question is answered, to be shown.
+    pub(super) fn interaction_url(&self, session: &str, id: &str) -> String {
+        let url = http::below(&self.base, &["sessions", session, "interactions", id]);
+        url.map_or_else(|_| String::new(), |url| crate::config::shown_url(url.as_str()))
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {

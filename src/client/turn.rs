@@ -8,9 +8,13 @@ use serde_json::Value;
 use tokio::signal::unix::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::lines::Lines;
+use super::questions::Questions;
 use super::screen::Screen;
 use super::server::{ClientError, Event, Events, Server};
-use crate::terminal::harmless;
+use super::tools::Tools;
+use super::{member, text};
+use crate::terminal::{harmless, is_watched};
 
 /// How long a server may be away before the client gives up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -24,6 +28,7 @@ pub(super) struct Turn<'a> {
     pub(super) server: &'a Server,
     pub(super) screen: &'a mut Screen,
     pub(super) interrupts: &'a mut Signal,
+    pub(super) lines: &'a mut Lines,
     /// The same for each try to say the message.
     pub(super) key: String,
     pub(super) session: Option<String>,
@@ -34,6 +39,11 @@ pub(super) struct Turn<'a> {
     pub(super) is_cancelling: bool,
     /// The turn is to be cancelled once the session is known.
     pub(super) owes_cancel: bool,
+    pub(super) tools: Tools,
+    /// What the agent asks.
+    pub(super) questions: Questions,
+    /// Whether a line that is typed answers the question that is shown.
+    pub(super) takes_answers: bool,
 }
 
 /// How it ended.
@@ -142,6 +152,7 @@ impl Turn<'_> {
     async fn look(&mut self, job: &str) -> Result<Option<TurnEnd>, ClientError> {
         let server = self.server;
         let mut job = self.wait(server.job(job)).await??;
+        self.answering = text(&job, "turnId").or(self.answering.take());
         let mut part = |name: &str| job.get_mut(name).map(Value::take).filter(|part| !part.is_null());
         if let Some(problem) = part("problem") {
             return Err(match ClientError::from(problem) {
@@ -162,11 +173,7 @@ impl Turn<'_> {
         }
         let is_turn = of_turn.is_some() && of_turn == self.answering;
         match event.name.as_str() {
-            "session.snapshot" | "resync" => {
-                self.screen.gap();
-                self.last_event = event.id.or(self.last_event.take());
-                Ok(Seen::More)
-            }
+            "session.snapshot" | "resync" => self.see(event).map(|()| Seen::More),
             "chat.response" if is_job => self.answered(&event.data).map(Seen::Answered),
             "turn.failed" | "job.cancelled" if is_job || is_turn => {
                 self.last_event = event.id.or(self.last_event.take());
@@ -190,9 +197,17 @@ impl Turn<'_> {
                 self.job = text(&data, "jobId");
             }
             "turn.started" => match data.get("attempt").and_then(Value::as_i64) {
-                Some(attempt) if 1 < attempt => self.screen.restart(attempt)?,
+                Some(attempt) if 1 < attempt => {
+                    self.change(|questions| *questions = Questions::default());
+                    self.tools = Tools::default();
+                    self.screen.restart(attempt)?;
+                }
                 _ => {}
             },
+            "session.snapshot" | "resync" => {
+                self.screen.gap();
+                self.take_up(&data);
+            }
             "message.delta" => self.screen.text(member(&data, "text"))?,
             "thinking.delta" => self.screen.thinking(member(&data, "text"))?,
             "message.completed" => {
@@ -201,6 +216,25 @@ impl Turn<'_> {
                     self.screen.message(member(message, "content"))?;
                 }
             }
+            "interaction.requested" => self.asked(&data),
+            "interaction.resolved" => self.resolved(&data),
+            name => self.see_beside(name, &data),
+        }
+        Ok(())
+    }
+
+    /// What happens beside the answer.
+    fn see_beside(&mut self, name: &str, data: &Value) {
+        match name {
+            "tool.started" => self.screen.aside(&self.tools.started(data)),
+            "tool.output" if is_watched() => {
+                self.tools.output(data).iter().for_each(|line| self.screen.aside(line));
+            }
+            "tool.completed" => self.tools.completed(data).iter().for_each(|line| self.screen.aside(line)),
+            "context.compacted" => self.screen.aside("the older part of the conversation is summarised now"),
+            "context.reset" => self.screen.remark(
+                "the engine has lost the conversation; the agent knows of it what is stored as messages",
+            ),
             "engine.retry" => {
                 let status = data.get("status").and_then(Value::as_u64);
                 let why =
@@ -210,7 +244,6 @@ impl Turn<'_> {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// The result, whichever way it came.
@@ -229,12 +262,17 @@ impl Turn<'_> {
         loop {
             tokio::select! {
                 done = &mut something => return Ok(done),
+                line = self.lines.answer(), if self.takes_answers => {
+                    self.typed(line).await;
+                    continue;
+                }
                 _ = self.interrupts.recv() => {}
             }
             if self.is_cancelling {
                 return Err(ClientError::Interrupted);
             }
             self.is_cancelling = true;
+            self.screen.leave_prompt();
             self.screen.remark("cancelling; Ctrl-C again to leave at once");
             self.cancel().await;
         }
@@ -248,12 +286,4 @@ impl Turn<'_> {
             self.screen.remark(&format!("cannot cancel: {}", harmless(&error.to_string())));
         }
     }
-}
-
-fn member<'a>(data: &'a Value, name: &str) -> &'a str {
-    data.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn text(data: &Value, name: &str) -> Option<String> {
-    data.get(name).and_then(Value::as_str).map(str::to_owned)
 }
