@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use roundhouse_shared::domain::SessionId;
+use roundhouse_shared::domain::{LeaseToken, SessionId};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::store::{Doomed, StoreError};
 use tokio::time::timeout;
 
 use crate::Worker;
 use crate::maintenance::{engine_of, native};
+use crate::opening::end_owned;
 
 /// Native sessions taken on in one round.
 const ROUND: i64 = 10;
@@ -51,6 +52,11 @@ async fn delete(worker: &Worker, doomed: &Doomed) -> Result<(), String> {
         return Err(format!("this worker cannot run {engine}"));
     };
     let_go(worker, known.session, &known.native).await;
+    // Of a session that is no more, nothing runs on; where it is still there, the cut has ended what had this open.
+    let session = worker.store.session(known.session).await.map_err(|error| chain(&error))?;
+    if session.is_none() {
+        end_owned(known.session, LeaseToken(i64::MAX)).await;
+    }
     match timeout(DELETE_WAIT, engine.delete(native(worker, known))).await {
         Ok(deleted) => deleted.map_err(|error| error.to_string()),
         Err(_) => Err(format!("not deleted within {DELETE_WAIT:?}")),

@@ -1,6 +1,5 @@
 //! What is told when something has become true in the store.
 
-use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{Cut, EventKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
@@ -10,7 +9,7 @@ use roundhouse_shared::store::{
 };
 
 use crate::Worker;
-use crate::opening::owned_by;
+use crate::opening::end_owned;
 use crate::outbox::{Outbox, Standing};
 
 /// A turn begins.
@@ -82,9 +81,7 @@ pub(crate) async fn worked(
 pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
     let Reaped { session, worker: lost, token, ended, .. } = &reaped;
     // If it ran on this host, what it left running is ended before anybody goes on.
-    let (session_id, token) = (*session, *token);
-    let kill = move || kill_owned(|mark| owned_by(mark, session_id, token));
-    let killed = tokio::task::spawn_blocking(kill).await.unwrap_or_default();
+    let killed = end_owned(*session, *token).await;
     if 0 < killed {
         tracing::warn!(session.id = %session, killed, "ended processes that a lost run had left");
     }

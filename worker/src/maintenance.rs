@@ -14,7 +14,7 @@ use roundhouse_shared::store::{DoomedNative, NativeFork, StoreError, Work, WorkE
 use tokio::time::timeout;
 
 use crate::collector::let_go;
-use crate::opening::workspace;
+use crate::opening::{end_owned, workspace};
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
 use crate::session::{hand_back, persist};
@@ -68,6 +68,8 @@ async fn prepare(worker: &Worker, run: &Run, work: &Work) -> Result<WorkEnd, Sto
     }
     if let (None, Some(native)) = (asked, &work.native_session) {
         let_go(worker, session, native).await;
+        // Another worker of this host may have kept it warm.
+        end_owned(session, run.lease.token).await;
     }
     // A fork goes on with the same files.
     let cwd = match asked {

@@ -6,6 +6,7 @@ use roundhouse_engines::contract::{
     Capabilities, ContextKind, Earlier, Engine, EngineError, EngineSession, InputMessage, Intake,
     OpenSession, TurnInput,
 };
+use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{ContextSource, EventKind, LeaseToken, Scope, SessionId};
 use roundhouse_shared::problem::Problem;
@@ -54,8 +55,11 @@ impl From<EngineError> for NotOpened {
 pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
     let Turn { worker, run, mail, .. } = turn;
     let session = run.lease.session;
-    let Some(Runnable { engine, .. }) = worker.engines.get(&mail.agent) else {
-        let detail = format!("this worker does not have the agent {:?}", mail.agent);
+    // A session keeps its engine for life, whatever its agent is configured with now.
+    let Some(Runnable { engine, .. }) =
+        worker.engines.get(&mail.agent).filter(|here| here.agent.engine == mail.engine)
+    else {
+        let detail = format!("this worker does not run the agent {:?} with {}", mail.agent, mail.engine);
         return Err(NotOpened::Problem(Problem::with_detail(Code::EngineUnavailable, detail)));
     };
     let capabilities = engine.capabilities();
@@ -68,8 +72,7 @@ pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
     };
     prepare(worker, &spec, capabilities).await.map_err(NotOpened::Problem)?;
     let earlier = if mail.continued { Some(earlier(turn).await?) } else { None };
-    let unsent = mail.unsent.iter().map(translate::unsent);
-    let messages: Vec<_> = unsent.chain(mail.jobs.iter().map(translate::input)).collect();
+    let messages = translate::inputs(&mail.unsent, &mail.jobs);
     match capabilities.context {
         ContextKind::Replayed => {
             let store = &worker.store;
@@ -175,9 +178,16 @@ pub(crate) fn owner(session: SessionId, token: LeaseToken) -> String {
     format!("{session}/{}", token.0)
 }
 
+/// Ends what runs of a session under this lease and before it have left on this host, whichever worker has started it.
+/// Returns how many processes.
+pub(crate) async fn end_owned(session: SessionId, up_to: LeaseToken) -> usize {
+    let kill = move || kill_owned(|mark| owned_by(mark, session, up_to));
+    tokio::task::spawn_blocking(kill).await.unwrap_or_default()
+}
+
 /// Whether a mark is that of a run of this session under this lease or one before it: an engine that was kept warm carries
 /// the mark of the run that opened it.
-pub(crate) fn owned_by(mark: &str, session: SessionId, up_to: LeaseToken) -> bool {
+fn owned_by(mark: &str, session: SessionId, up_to: LeaseToken) -> bool {
     let token = mark.split_once('/').filter(|(of, _)| *of == session.to_string());
     token.and_then(|(_, token)| token.parse().ok()).is_some_and(|token: i64| token <= up_to.0)
 }

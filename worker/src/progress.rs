@@ -130,8 +130,9 @@ impl<'a> Progress<'a> {
             EngineEvent::ToolOutput { id, text } => {
                 self.tell(EventKind::ToolOutput { tool_call_id: id, text });
             }
-            EngineEvent::ToolDone { id, name, success, result } => {
-                self.store(vec![translate::tool_result(&id, &result)]).await?;
+            EngineEvent::ToolDone { id, name, success, result, anchor } => {
+                let written = translate::tool_result(&id, &result, anchor, self.native.as_deref());
+                self.store(vec![written]).await?;
                 self.tell(EventKind::ToolCompleted { tool_call_id: id, name, success, result });
             }
             EngineEvent::Delivered(ids) => self.delivered(&ids).await?,

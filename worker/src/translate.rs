@@ -56,20 +56,24 @@ fn files(stored: Option<Value>) -> Vec<Attachment> {
     stored.into_iter().filter_map(file).collect()
 }
 
+/// The messages of a turn. What a cut has left unanswered answers to nobody any more: it is a part of the first, and
+/// delivered with that.
+pub(crate) fn inputs(unsent: &[Unsent], jobs: &[Claimed]) -> Vec<InputMessage> {
+    let mut messages: Vec<_> = jobs.iter().map(input).collect();
+    if let Some(first) = messages.first_mut() {
+        let texts = unsent.iter().map(|message| message.text.as_str());
+        first.text = texts.chain([first.text.as_str()]).collect::<Vec<_>>().join("\n\n");
+        let before = unsent.iter().flat_map(|message| files(message.attachments.clone()));
+        first.attachments = before.chain(first.attachments.drain(..)).collect();
+    }
+    messages
+}
+
 pub(crate) fn input(job: &Claimed) -> InputMessage {
     InputMessage {
         id: job.job.to_string(),
         text: job.text.clone(),
         attachments: files(job.attachments.clone()),
-    }
-}
-
-/// A message that a cut has left unanswered. It answers to nobody any more, so its id is that of the message alone.
-pub(crate) fn unsent(message: &Unsent) -> InputMessage {
-    InputMessage {
-        id: format!("message-{}", message.message),
-        text: message.text.clone(),
-        attachments: files(message.attachments.clone()),
     }
 }
 
@@ -105,11 +109,18 @@ pub(crate) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-pub(crate) fn tool_result(call: &str, text: &str) -> WrittenMessage {
+/// A tool's result; `native` is the conversation that its anchor belongs to.
+pub(crate) fn tool_result(
+    call: &str,
+    text: &str,
+    anchor: Option<String>,
+    native: Option<&str>,
+) -> WrittenMessage {
     WrittenMessage {
         role: Role::Tool,
         content: text.to_owned(),
         tool_call_id: Some(call.to_owned()),
+        anchor: anchored(anchor, native),
         ..WrittenMessage::default()
     }
 }
@@ -138,9 +149,13 @@ pub(crate) fn written(message: AssistantMessage, native: Option<&str>) -> Writte
         model: message.model,
         usage: usage(message.usage),
         thinking_tokens: count(message.usage.thinking_tokens),
-        anchor: message.anchor.zip(native).map(|(at, native)| Anchor { native: native.to_owned(), at }),
+        anchor: anchored(message.anchor, native),
         ..WrittenMessage::default()
     }
+}
+
+fn anchored(anchor: Option<String>, native: Option<&str>) -> Option<Anchor> {
+    anchor.zip(native).map(|(at, native)| Anchor { native: native.to_owned(), at })
 }
 
 pub(crate) fn problem(error: &EngineError) -> Problem {

@@ -115,9 +115,9 @@ impl Chain {
         said
     }
 
-    fn ended(&mut self, Ended { id, is_error, text }: Ended) -> Option<Said> {
+    fn ended(&mut self, Ended { id, is_error, text, uuid: anchor }: Ended) -> Option<Said> {
         let ToolCall { name, .. } = self.calls.remove(&id)?;
         let result = bounded::result(text);
-        Some(Said::Tool(EngineEvent::ToolDone { id, name, success: !is_error, result }))
+        Some(Said::Tool(EngineEvent::ToolDone { id, name, success: !is_error, result, anchor }))
     }
 }

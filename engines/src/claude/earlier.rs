@@ -78,10 +78,11 @@ impl Continuation {
                 self.iterations += 1;
                 self.events.push(EngineEvent::MessageDone(message));
             }
-            Entry::Result { call, name, success, text } => {
+            Entry::Result { call, name, success, text, anchor } => {
                 if !earlier.results.contains(&call) {
                     let (name, result) = (name.unwrap_or_default(), bounded::result(text));
-                    self.events.push(EngineEvent::ToolDone { id: call, name, success, result });
+                    let anchor = Some(anchor);
+                    self.events.push(EngineEvent::ToolDone { id: call, name, success, result, anchor });
                 }
             }
         }

@@ -75,6 +75,8 @@ pub(super) struct Ended {
     pub(super) id: String,
     pub(super) is_error: bool,
     pub(super) text: String,
+    /// The entry of the transcript.
+    pub(super) uuid: Option<String>,
 }
 
 /// A `result` line.
@@ -190,6 +192,7 @@ fn user(line: &Value) -> Line {
             id: owned(&result["tool_use_id"]),
             is_error: result["is_error"] == true,
             text: content_text(&result["content"]),
+            uuid: line["uuid"].as_str().map(str::to_owned),
         });
     }
     if line["isSynthetic"] == true { Line::Synthetic(content_text(content)) } else { Line::Other }

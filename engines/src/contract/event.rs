@@ -88,6 +88,8 @@ pub enum EngineEvent {
         success: bool,
         /// What the model is told, bounded.
         result: String,
+        /// The engine's own id of this point of its native session.
+        anchor: Option<String>,
     },
     /// The model has these messages now, or is about to be called with them, within the running turn: proof that they were
     /// delivered. Said once for each message that was sent or injected, by engines that take messages at any time; what

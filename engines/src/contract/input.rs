@@ -29,8 +29,7 @@ pub struct TurnInput {
     /// a session that was opened without a native one, the conversation so far, *without* the messages of this turn; the
     /// engine opens its native session with it.
     pub context: Vec<ContextMessage>,
-    /// The messages that this turn answers: what was claimed together, and in front of it what a cut has left unanswered.
-    /// Never empty. They reach the model as one, joined by a blank line.
+    /// The messages that this turn answers. Never empty. They reach the model as one, joined by a blank line.
     pub messages: Vec<InputMessage>,
     /// Set where the turn was cut off before and goes on: nothing that the engine has already may be sent a second time.
     pub earlier: Option<Earlier>,
@@ -74,7 +73,7 @@ pub struct Fork {
 /// What a fork brought.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Forked {
-    /// The anchors of the source that the copy has, and what they are in the copy.
+    /// The anchors of the source that the copy has, of messages and of results, and what they are in the copy.
     pub anchors: HashMap<String, String>,
 }
 

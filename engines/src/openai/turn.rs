@@ -173,7 +173,8 @@ impl Turn {
             execution::run(&call, &self.toolbox, &self.provider.settings, &self.place, &mut self.host).await;
         let ToolCall { id, name, .. } = call;
         self.conversation.add_result(&id, outcome.text.clone());
-        let done = EngineEvent::ToolDone { id, name, success: outcome.success, result: outcome.text };
+        let done =
+            EngineEvent::ToolDone { id, name, success: outcome.success, result: outcome.text, anchor: None };
         self.host.tell(done).await;
     }
 }

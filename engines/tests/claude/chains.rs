@@ -50,7 +50,7 @@ async fn a_turn_with_a_tool_is_told_step_by_step() {
     let [call] = &calling.tool_calls[..] else { panic!("{calling:?}") };
     assert!(matches!(&events[2], EngineEvent::ToolStarted(started) if started.id == call.id));
     assert!(
-        matches!(&events[3], EngineEvent::ToolDone { id, name, success: true, result } if *id == call.id && name == "Bash" && result == "slept"),
+        matches!(&events[3], EngineEvent::ToolDone { id, name, success: true, result, .. } if *id == call.id && name == "Bash" && result == "slept"),
         "{events:?}"
     );
     let done = done(&events);

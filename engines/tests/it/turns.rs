@@ -130,7 +130,7 @@ pub(crate) fn show(event: &EngineEvent) -> String {
         }
         EngineEvent::ToolStarted(call) => format!("started {}", show_call(call)),
         EngineEvent::ToolOutput { id, text } => format!("output of {id}: {text}"),
-        EngineEvent::ToolDone { id, name, success, result } => {
+        EngineEvent::ToolDone { id, name, success, result, .. } => {
             let how = if *success { "did" } else { "failed" };
             format!("{name} {how} {id}: {result}")
         }

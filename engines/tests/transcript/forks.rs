@@ -34,8 +34,9 @@ async fn at_every_point_a_copy_is_what_the_vendor_makes_and_is_remembered_alike(
             assert_eq!(ours, theirs, "cut at {point}");
         }
         assert_eq!(ours.len(), vendors.len(), "cut at {point}");
-        let is_models = |line: &&Value| line["type"] == "assistant";
-        assert_eq!(forked.anchors.len(), ours.iter().filter(is_models).count(), "cut at {point}");
+        let is_result = |line: &Value| line["message"]["content"][0]["type"] == "tool_result";
+        let is_anchor = |line: &&Value| line["type"] == "assistant" || is_result(line);
+        assert_eq!(forked.anchors.len(), ours.iter().filter(is_anchor).count(), "cut at {point}");
     }
     // Two calls at once, cut behind each of them and behind the first result; and calls one at a time.
     assert!(closed >= 6, "{closed}");

@@ -76,7 +76,8 @@ impl From<Message> for MessageView {
             cost: message.usage.and_then(|usage| usage.cost_nanos).map(dollars),
             thinking_tokens: message.thinking_tokens,
             attachments: message.attachments.map(without_data),
-            engine_metadata: message.engine_metadata,
+            // Other rows have an anchor for cuts only.
+            engine_metadata: message.engine_metadata.filter(|_| message.role == Role::Assistant),
             external_id: message.external_id,
             origin: message.origin,
             cancelled: message.cancelled,

@@ -1,6 +1,6 @@
 //! The rows of a cut: what goes, what stays, and what the model is shown of it afterwards.
 
-use super::db::{Tx, values};
+use super::db::{Row, Tx, values};
 use super::doomed::doom_own;
 use super::finish::{Ended, end_job, unanswered};
 use super::maintenance::{NativeFork, find};
@@ -8,15 +8,13 @@ use super::progress::{COMPACTION, CallEnd};
 use super::rows::json;
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{ContextSource, CutResult, EngineKind, JobId, JobKind, MessageId, SessionId};
+use crate::domain::{Anchor, ContextSource, CutResult, EngineKind, JobId, JobKind, MessageId, SessionId};
 
 /// The last message of the model up to a point.
-pub(super) struct Point {
+struct Point {
     id: MessageId,
-    /// The native session that its anchor belongs to.
-    pub(super) native: Option<String>,
-    /// What holds the anchor.
-    pub(super) metadata: Option<serde_json::Value>,
+    /// Its anchor in the present native session.
+    anchor: Option<String>,
     /// The ids of the tool calls in it.
     calls: Vec<String>,
 }
@@ -61,7 +59,7 @@ pub(super) async fn trim(
     native: Option<&NativeFork>,
 ) -> Result<CutResult, StoreError> {
     let (mut deleted, mut from) = (0, at);
-    for result in lost_results(tx, row.id, at, newest).await? {
+    for result in lost_results(tx, row, at, newest).await? {
         deleted += delete(tx, row.id, from, MessageId(result.0 - 1)).await?;
         let sql = "UPDATE messages SET content = $2 WHERE id = $1";
         tx.run(sql, values![result.0, CallEnd::Interrupted.text()]).await?;
@@ -108,32 +106,52 @@ async fn delete(
 }
 
 /// The last message of the model up to `at`.
-pub(super) async fn point(
-    tx: &mut Tx,
-    session: SessionId,
-    at: MessageId,
-) -> Result<Option<Point>, StoreError> {
+async fn point(tx: &mut Tx, row: &Locked, at: MessageId) -> Result<Option<Point>, StoreError> {
     let sql = "SELECT id, tool_calls, engine_metadata, native_session_id FROM messages \
                WHERE session_id = $1 AND role = 'assistant' AND id <= $2 ORDER BY id DESC LIMIT 1";
-    let Some(row) = tx.first(sql, values![session.0, at.0]).await? else { return Ok(None) };
-    let calls: Vec<serde_json::Value> = json(&row, "messages", "tool_calls")?.unwrap_or_default();
+    let Some(found) = tx.first(sql, values![row.id.0, at.0]).await? else { return Ok(None) };
+    let calls: Vec<serde_json::Value> = json(&found, "messages", "tool_calls")?.unwrap_or_default();
     Ok(Some(Point {
-        id: MessageId(row.get("id")?),
-        native: row.get("native_session_id")?,
-        metadata: json(&row, "messages", "engine_metadata")?,
+        id: MessageId(found.get("id")?),
+        anchor: anchor(row, &found)?,
         calls: calls.iter().filter_map(|call| Some(call.get("id")?.as_str()?.to_owned())).collect(),
     }))
+}
+
+/// A message's anchor, where it is one of the present native session.
+fn anchor(row: &Locked, message: &Row) -> Result<Option<String>, StoreError> {
+    let (Some(native), Some(key)) = (&row.native_session, row.engine.anchor_key()) else { return Ok(None) };
+    let of: Option<String> = message.get("native_session_id")?;
+    let metadata: Option<serde_json::Value> = json(message, "messages", "engine_metadata")?;
+    let at = metadata.as_ref().and_then(|metadata| metadata.get(key)?.as_str());
+    Ok(at.filter(|_| of.as_ref() == Some(native)).map(str::to_owned))
+}
+
+/// Where the native session has to be forked for a cut: at the last message of the model that is kept, or at the last
+/// result that is kept of its calls. `None` where that message has no anchor.
+pub(super) async fn fork_point(
+    tx: &mut Tx,
+    row: &Locked,
+    at: MessageId,
+) -> Result<Option<Anchor>, StoreError> {
+    let Some(Point { id, anchor: Some(said), .. }) = point(tx, row, at).await? else { return Ok(None) };
+    let sql = "SELECT engine_metadata, native_session_id FROM messages \
+               WHERE session_id = $1 AND role = 'tool' AND id > $2 AND id <= $3 ORDER BY id DESC";
+    let results = tx.all(sql, values![row.id.0, id.0, at.0]).await?;
+    let results = results.iter().map(|result| anchor(row, result)).collect::<Result<Vec<_>, _>>()?;
+    let at = results.into_iter().flatten().next().unwrap_or(said);
+    Ok(row.native_session.clone().map(|native| Anchor { native, at }))
 }
 
 /// The results behind a cut of calls before it. They stay, as rows that say why there is no result: the conversation
 /// ends at the cut, and a model is never shown a call without one.
 pub(super) async fn lost_results(
     tx: &mut Tx,
-    session: SessionId,
+    row: &Locked,
     at: MessageId,
     newest: MessageId,
 ) -> Result<Vec<MessageId>, StoreError> {
-    let Some(Point { id, calls: mut open, .. }) = point(tx, session, at).await? else {
+    let Some(Point { id, calls: mut open, .. }) = point(tx, row, at).await? else {
         return Ok(Vec::new());
     };
     if open.is_empty() {
@@ -142,7 +160,7 @@ pub(super) async fn lost_results(
     let sql = "SELECT id, role, tool_call_id FROM messages WHERE session_id = $1 AND id > $2 AND id <= $3 \
                AND role IN ('assistant', 'tool') ORDER BY id";
     let mut lost = Vec::new();
-    for row in tx.all(sql, values![session.0, id.0, newest.0]).await? {
+    for row in tx.all(sql, values![row.id.0, id.0, newest.0]).await? {
         let (id, call) = (MessageId(row.get("id")?), row.get::<Option<String>>("tool_call_id")?);
         // The model speaks again only when it has all results.
         let Some(call) = call else { break };
@@ -164,16 +182,17 @@ pub(super) async fn settle(
     native: Option<&NativeFork>,
 ) -> Result<ContextSource, StoreError> {
     move_anchors(tx, session, native).await?;
-    let Some(Point { id, .. }) = point(tx, session, MessageId(i64::MAX)).await? else {
+    let sql = "SELECT max(consumed_seq) AS said FROM messages WHERE session_id = $1 AND role = 'assistant'";
+    let Some(said) = tx.one(sql, values![session.0]).await?.get::<Option<i64>>("said")? else {
         let sql = "UPDATE messages SET consumed_seq = NULL, unsent = $2 WHERE session_id = $1";
         tx.run(sql, values![session.0, false]).await?;
         return Ok(ContextSource::Empty);
     };
     if engine.keeps_conversations() {
-        // Mail that waits was not yet consumed.
-        let sql = "UPDATE messages SET unsent = $3 WHERE session_id = $1 AND id > $2 AND role = 'user' \
-                   AND consumed_seq IS NOT NULL";
-        tx.run(sql, values![session.0, id.0, true]).await?;
+        // Mail that waits was not yet consumed, and has no place in that order.
+        let sql =
+            "UPDATE messages SET unsent = $3 WHERE session_id = $1 AND consumed_seq > $2 AND role = 'user'";
+        tx.run(sql, values![session.0, said, true]).await?;
     }
     Ok(if native.is_some() { ContextSource::Native } else { ContextSource::Replay })
 }

@@ -33,7 +33,7 @@ pub(super) async fn fork(
     };
     insert_session(tx, &new, row.now_ms).await?;
     copy(tx, row.id, into, (MessageId(0), at), None).await?;
-    for result in lost_results(tx, row.id, at, newest).await? {
+    for result in lost_results(tx, row, at, newest).await? {
         let only = (MessageId(result.0 - 1), result);
         copy(tx, row.id, into, only, Some(CallEnd::Interrupted.text())).await?;
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::admit::{Idempotency, NewJob, admitted_before, insert_job};
-use super::cut::{Point, end_orphaned_wakes, point, trim};
+use super::cut::{end_orphaned_wakes, fork_point, trim};
 use super::db::{Tx, values};
 use super::doomed::spare;
 use super::drain::Begin;
@@ -229,21 +229,17 @@ pub(super) async fn begin_work(mut held: SessionTx, lease: Lease) -> Result<Begi
     ))
 }
 
-/// Where the native session has to be forked: at the last message of the model that is kept, if that has an anchor.
+/// Where the native session has to be forked, if it can be.
 async fn anchor_of(tx: &mut Tx, row: &Locked, request: &Request) -> Result<Option<Anchor>, StoreError> {
     let at = match &request.cut {
         Cut::Reset => return Ok(None),
         Cut::Trim { at } => Some(*at),
         Cut::Fork(asked) => asked.at.or(request.newest),
     };
-    let (Some(native), Some(key), Some(at)) = (&row.native_session, row.engine.anchor_key(), at) else {
-        return Ok(None);
-    };
-    let Some(Point { native: Some(of), metadata: Some(metadata), .. }) = point(tx, row.id, at).await? else {
-        return Ok(None);
-    };
-    let anchor = metadata.get(key).and_then(|anchor| anchor.as_str());
-    Ok(anchor.filter(|_| of == *native).map(|at| Anchor { native: of.clone(), at: at.to_owned() }))
+    match at {
+        Some(at) => fork_point(tx, row, at).await,
+        None => Ok(None),
+    }
 }
 
 /// Ends a fork, trim or reset that a dead run had, and that will not be tried again.

@@ -88,8 +88,10 @@ impl Store {
                 .anchor_key()
                 .zip(metadata)
                 .and_then(|(key, metadata)| metadata.get(key).and_then(|at| at.as_str()).map(str::to_owned));
-            found.anchors.extend(anchor);
-            found.results.extend(row.get::<Option<String>>("tool_call_id")?);
+            match row.get::<Option<String>>("tool_call_id")? {
+                Some(call) => found.results.push(call),
+                None => found.anchors.extend(anchor),
+            }
         }
         Ok(found)
     }

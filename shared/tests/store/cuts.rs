@@ -94,7 +94,7 @@ async fn a_question_without_its_answer_is_shown_again(store: &Store) {
 const INTERRUPTED: &str = "(interrupted: the turn was ended while this ran)";
 
 /// A session with a turn that called two tools, and in the middle of which a message came.
-async fn worked(store: &Store, engine: EngineKind) -> SessionId {
+pub(crate) async fn worked(store: &Store, engine: EngineKind) -> SessionId {
     let session = talked(store, engine, 1).await;
     admit(store, session, "q2").await;
     let (lease, mail) = begin(store, session).await;

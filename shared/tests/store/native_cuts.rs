@@ -1,13 +1,15 @@
 //! Cuts of sessions whose engine keeps conversations of its own.
 
-use roundhouse_shared::domain::{ContextSource, Cut, Fork, MessageId, SessionId};
+use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId};
 use roundhouse_shared::store::{Store, WorkEnd};
 
+use crate::cuts::worked;
 use crate::support::*;
 
 on_both_databases![
     the_native_session_goes_on_from_its_copy,
     what_was_left_unanswered_goes_along_with_the_next_message,
+    a_cut_within_a_turn_is_made_at_the_last_that_is_kept,
     without_an_anchor_the_next_turn_is_given_the_messages,
     an_anchor_in_another_native_session_is_none,
     a_native_session_begins_anew_where_nothing_is_left,
@@ -68,6 +70,27 @@ async fn what_was_left_unanswered_goes_along_with_the_next_message(db: &Database
     let copied = cut(&db.store, session, Cut::Fork(asked)).await;
     assert_eq!(copied.context_source, ContextSource::Replay);
     assert_eq!(db.texts(unsent).await, ["q2", "q2"]);
+}
+
+/// A message goes along with the next one where the copy ends before it, wherever it is displayed.
+async fn a_cut_within_a_turn_is_made_at_the_last_that_is_kept(db: &Database) {
+    for (at, anchor, unsent) in [
+        ("look", "@look", &[][..]),
+        ("one", "@one", &[]),
+        ("injected", "@one", &["injected"]),
+        ("two", "@two", &["injected"]),
+        ("look again", "@look again", &[]),
+        ("three", "@three", &[]),
+    ] {
+        let session = worked(&db.store, EngineKind::ClaudeCli).await;
+        self::anchor(db).await;
+        trim_native(db, session, at, anchor, &["@a1", "@look", "@one", "@two"]).await;
+        assert_eq!(db.texts("SELECT content FROM messages WHERE unsent").await, unsent, "{at}");
+        db.store.delete_session(session).await.unwrap();
+        for gone in ["n1", "n1+"] {
+            db.store.forget_doomed(gone).await.unwrap();
+        }
+    }
 }
 
 async fn without_an_anchor_the_next_turn_is_given_the_messages(db: &Database) {

@@ -32,6 +32,31 @@ impl Client {
         found.unwrap_or_else(|| panic!("no {content:?} in {messages:?}"))["id"].as_i64().unwrap()
     }
 
+    /// The id of the model's message with this text.
+    pub(crate) async fn said(&self, session: &str, content: &str) -> i64 {
+        let messages = self.items(&format!("/sessions/{session}/messages?limit=200")).await;
+        let is_it = |message: &&Value| message["role"] == "assistant" && message["content"] == content;
+        messages.iter().find(is_it).unwrap_or_else(|| panic!("no {content:?}"))["id"].as_i64().unwrap()
+    }
+
+    /// Trims behind a message, by Claude Code's own copy of its conversation; returns what was done.
+    pub(crate) async fn trim_natively(&self, session: &str, at: i64) -> Value {
+        let answer = self.trim(session, at).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_eq!(answer.json()["claudeForked"], true, "{}", answer.body);
+        assert_eq!(answer.json()["contextSource"], "native", "{}", answer.body);
+        answer.json()
+    }
+
+    /// Forks behind a message in the same way; returns the new session.
+    pub(crate) async fn fork_natively(&self, session: &str, at: i64) -> String {
+        let answer = self.fork(session, &json!({ "upToMessageId": at, "requireAnchor": true })).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        assert_eq!(answer.json()["claudeForked"], true, "{}", answer.body);
+        assert_eq!(answer.json()["contextSource"], "native", "{}", answer.body);
+        text(&answer.json()["sessionId"])
+    }
+
     pub(crate) async fn trim(&self, session: &str, at: i64) -> Answer {
         self.send(self.request("DELETE", &format!("/sessions/{session}/messages?after={at}"))).await
     }

@@ -133,6 +133,18 @@ impl Deployment {
         deployment
     }
 
+    /// The agents, as the configuration has them.
+    pub(crate) fn configuration(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("roundhouse.toml")).unwrap()
+    }
+
+    /// Stops the only process as an operator would, and starts it with other agents.
+    pub(crate) async fn reconfigure(&mut self, agents: &str) {
+        self.apis[0].stop().await;
+        std::fs::write(self.dir.path().join("roundhouse.toml"), agents).unwrap();
+        self.restart(0).await;
+    }
+
     /// Starts one more process that serves HTTP, and a client for it.
     pub(crate) async fn add_api(&mut self, role: &'static str) {
         let mut process = self.spawn(role);
@@ -278,7 +290,8 @@ fn agents(oracle: &Oracle) -> String {
     file
 }
 
-/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell.
+/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell, `claude-commands`
+/// obeys commands such as `/compact`.
 fn claude_agents(oracle: &Oracle, options: &Options) -> String {
     if !options.claude {
         return String::new();
@@ -290,7 +303,10 @@ fn claude_agents(oracle: &Oracle, options: &Options) -> String {
              permissions = {{ {permissions} }}\nenv = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"test\" }}\n"
         )
     };
-    agent("claude", "default = \"allow\"") + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
+    agent("claude", "default = \"allow\"")
+        + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
+        + &agent("claude-commands", "default = \"allow\"")
+        + "slash_commands = true\n"
 }
 
 /// A further agent, whose model is a server of the test's own ([`Options::agents`]).

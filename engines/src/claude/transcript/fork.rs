@@ -34,7 +34,7 @@ pub(super) struct Copy<'a> {
 #[derive(Debug)]
 pub(super) struct Copied {
     pub(super) lines: Vec<Object>,
-    /// The entries of the model's messages: their uuids in the source and in the copy.
+    /// The entries of the model's messages and of tools' results: their uuids in the source and in the copy.
     pub(super) anchors: HashMap<String, String>,
 }
 
@@ -63,7 +63,8 @@ impl Copy<'_> {
         lines.extend(closing);
         lines.extend(self.notes(source));
         files.rewrite(&mut lines);
-        let anchors = kept.iter().filter(|entry| entry.kind == Kind::Assistant);
+        let is_anchor = |entry: &&&Entry| entry.kind == Kind::Assistant || !entry.results().is_empty();
+        let anchors = kept.iter().filter(is_anchor);
         let anchors =
             anchors.filter_map(|entry| Some((entry.uuid.clone(), uuids.get(&*entry.uuid)?.clone())));
         Some(Copied { anchors: anchors.collect(), lines })

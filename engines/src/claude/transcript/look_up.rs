@@ -82,6 +82,7 @@ impl Turn {
                 name,
                 success: result.success,
                 text: result.text,
+                anchor: entry.uuid.clone(),
             });
             self.has_ended = false;
         }

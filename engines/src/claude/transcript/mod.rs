@@ -63,6 +63,8 @@ pub enum Entry {
         success: bool,
         /// What the model was told.
         text: String,
+        /// Its anchor.
+        anchor: String,
     },
 }
 

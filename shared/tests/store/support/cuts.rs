@@ -109,12 +109,12 @@ pub(crate) async fn native(db: &Database, turns: usize) -> SessionId {
     session
 }
 
-/// Gives every answer an anchor in `n1`, and every session that native session.
+/// Gives every answer and every result an anchor in `n1`, and every session that native session.
 pub(crate) async fn anchor(db: &Database) {
     db.execute("UPDATE sessions SET native_session_id = 'n1', native_host = 'here'").await;
     db.execute(
         "UPDATE messages SET native_session_id = 'n1', engine_metadata = '{\"claude_uuid\":\"@' || content || '\"}' \
-         WHERE role = 'assistant'",
+         WHERE role IN ('assistant', 'tool')",
     )
     .await;
 }

@@ -1,0 +1,133 @@
+//! Cuts of Claude Code's sessions where something is not as it should be.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{Deployment, Engine, Kind, native_of, on, text};
+
+const AGENT: &str = "claude";
+
+on!(without_anchors_the_messages_are_told_again: Embedded, Distributed);
+async fn without_anchors_the_messages_are_told_again(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let (client, other) = (deployment.client(), deployment.other());
+    let session = client.counted_to_eleven(AGENT).await;
+    let native = native_of(client, &session).await;
+    deployment.sql("UPDATE messages SET engine_metadata = NULL").await;
+    let at = client.id_of(&session, "X = 6").await;
+
+    let refused = client.fork(&session, &json!({ "upToMessageId": at, "requireAnchor": true })).await;
+
+    assert_eq!(refused.code(), "409 NO_FORK_ANCHOR");
+    assert_eq!(client.items("/sessions").await.len(), 1, "nothing was created");
+    let forked = client.fork(&session, &json!({ "upToMessageId": at })).await.json();
+    assert_eq!((&forked["claudeForked"], &forked["contextSource"]), (&json!(false), &json!("replay")));
+    assert_eq!(forked["session"]["nativeSessionId"], Value::Null);
+    assert_eq!(deployment.recalls(other, AGENT, &text(&forked["sessionId"])).await, "X = 6");
+    let trimmed = client.trim(&session, at).await.json();
+    assert_eq!((&trimmed["claudeForked"], &trimmed["contextSource"]), (&json!(false), &json!("replay")));
+    assert_eq!(trimmed["session"]["nativeSessionId"], Value::Null);
+    deployment.forgotten(&native).await;
+    let answer = other.chat_with(AGENT, Some(&session), "what is x").await.json();
+    assert_eq!((&answer["content"], &answer["contextSource"]), (&json!("X = 6"), &json!("replay")));
+    // From here on it has a conversation and anchors again.
+    let at = answer["messageId"].as_i64().unwrap();
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
+    client.trim_natively(&session, at).await;
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
+    deployment.end().await;
+}
+
+on!(a_copy_that_cannot_be_made_changes_nothing: Embedded, Distributed);
+async fn a_copy_that_cannot_be_made_changes_nothing(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let (client, other) = (deployment.client(), deployment.other());
+    let session = client.counted_to_eleven(AGENT).await;
+    let at = client.id_of(&session, "X = 6").await;
+    let transcript = deployment.transcript(&native_of(client, &session).await);
+    let (messages, before) = (client.counts(&session).await, client.session(&session).await);
+    let aside = transcript.with_extension("aside");
+
+    for broken in ["garbage\n", ""] {
+        fs::rename(&transcript, &aside).unwrap();
+        fs::write(&transcript, broken).unwrap();
+        assert_eq!(other.trim(&session, at).await.code(), "500 CLAUDE_FORK_FAILED");
+        let refused = other.fork(&session, &json!({ "upToMessageId": at })).await;
+        assert_eq!(refused.code(), "500 CLAUDE_FORK_FAILED");
+        fs::rename(&aside, &transcript).unwrap();
+
+        assert_eq!(client.items("/sessions").await.len(), 1, "nothing was created");
+        assert_eq!(client.counts(&session).await, messages);
+        let after = client.session(&session).await;
+        for same in ["nativeSessionId", "historyVersion", "status", "usage"] {
+            assert_eq!(after[same], before[same], "{same}");
+        }
+    }
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 11");
+    client.trim_natively(&session, at).await;
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
+    deployment.end().await;
+}
+
+on!(what_cannot_be_deleted_is_no_clients_business: Embedded);
+async fn what_cannot_be_deleted_is_no_clients_business(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let client = deployment.client();
+    let session = client.counted_to_eleven(AGENT).await;
+    let native = native_of(client, &session).await;
+    // Where nobody may delete a folder that is not empty.
+    let obstacle = deployment.transcript(&native).with_extension("jsonl.partial");
+    fs::create_dir_all(obstacle.join("in the way")).unwrap();
+
+    client.trim_natively(&session, client.id_of(&session, "X = 6").await).await;
+
+    deployment.apis[0].logged(&["a native session was not deleted", &native]).await;
+    assert!(!deployment.files_of(&native).is_empty());
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
+    deployment.end().await;
+}
+
+on!(a_session_keeps_its_engine_whatever_its_agent_is_now: Embedded);
+async fn a_session_keeps_its_engine_whatever_its_agent_is_now(kind: Kind) {
+    let mut deployment = Deployment::of(kind, Engine::Claude).await;
+    let session = deployment.client().counted_to_eleven(AGENT).await;
+    let native = native_of(deployment.client(), &session).await;
+    let was = deployment.configuration();
+
+    // Another agent has the engine still.
+    deployment.reconfigure(&with_another_engine(&was, |agent| agent == AGENT)).await;
+    let client = deployment.client();
+    let at = client.said(&session, "X = 6").await;
+    let fork = client.fork_natively(&session, at).await;
+    assert_eq!(client.session(&fork).await["engine"], "claude-cli");
+    let chat = client.chat_with(AGENT, Some(&session), "what is x").await;
+    assert_eq!(chat.code(), "503 ENGINE_UNAVAILABLE", "it is no session of the agent's new engine");
+
+    // Nobody has it.
+    deployment.reconfigure(&with_another_engine(&was, |_| true)).await;
+    let client = deployment.client();
+    assert_eq!(client.trim(&session, at).await.code(), "503 ENGINE_UNAVAILABLE");
+    assert_eq!(client.fork(&session, &json!({})).await.code(), "503 ENGINE_UNAVAILABLE");
+
+    deployment.reconfigure(&was).await;
+    let client = deployment.client();
+    assert_eq!(native_of(client, &session).await, native);
+    assert_eq!(deployment.recalls(client, AGENT, &fork).await, "X = 6");
+    let answer = client.says(AGENT, &session, "what is x").await;
+    assert_eq!(answer.lines().last(), Some("X = 11"));
+    deployment.end().await;
+}
+
+/// A configuration in which another engine runs these agents of Claude Code's.
+fn with_another_engine(configuration: &str, is_meant: impl Fn(&str) -> bool) -> String {
+    let change = |agent: &str| {
+        let name = agent.split(']').next().unwrap();
+        if agent.contains("claude-cli") && is_meant(name) {
+            format!("{name}]\nengine = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n")
+        } else {
+            agent.to_owned()
+        }
+    };
+    configuration.split("[agents.").skip(1).map(|agent| format!("[agents.{}", change(agent))).collect()
+}

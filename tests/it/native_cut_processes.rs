@@ -1,0 +1,176 @@
+//! Cuts of Claude Code's sessions, and processes: those that have a conversation open, and those that die over it.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::support::{
+    Client, Deployment, Engine, Kind, LONG, Options, native_of, on, processes_of, text, until,
+};
+
+const AGENT: &str = "claude";
+
+on!(no_process_outlives_the_conversation_that_it_has_open: Embedded, Distributed);
+async fn no_process_outlives_the_conversation_that_it_has_open(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let (client, other) = (deployment.client(), deployment.other());
+    let session = client.session_with(AGENT).await;
+    for message in ["X = 6", "add 5 to x"] {
+        client.says(AGENT, &session, message).await;
+    }
+    // Kept warm, whichever worker carries the cut out.
+    let native = native_of(client, &session).await;
+    assert_eq!(processes_of(&native).len(), 1);
+    let at = client.id_of(&session, "X = 6").await + 1;
+    other.trim_natively(&session, at).await;
+    assert!(processes_of(&native).is_empty(), "a process has open what was cut");
+    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
+    assert!(deployment.files_of(&native).is_empty(), "what was cut has come back");
+
+    // A copy that nobody has used is deleted, and the session that it was for runs on.
+    let native = native_of(client, &session).await;
+    let mut turn = client.stream_with(AGENT, Some(&session), LONG).await;
+    turn.until("message.delta").await;
+    let running = processes_of(&native);
+    let orphan = "INSERT INTO doomed_natives (native_session_id, session_id, agent, engine, cwd, host, due_ms, attempt) \
+                  SELECT '00000000-0000-7000-8000-000000000000', id, agent, engine, cwd, native_host, 0, 0 FROM sessions";
+    deployment.sql(orphan).await;
+    until("the copy to be deleted", async || (deployment.count("doomed_natives").await == 0).then_some(()))
+        .await;
+    deployment.oracle.hurry();
+    assert_eq!(turn.all().await.last().unwrap().name, "done");
+    assert_eq!(processes_of(&native), running, "it is the same process, kept warm");
+
+    other.reset(&session).await;
+    assert!(processes_of(&native).is_empty(), "a process has open what was reset");
+    deployment.forgotten(&native).await;
+    client.says(AGENT, &session, "X = 1").await;
+    let native = native_of(client, &session).await;
+    let deleted = other.send(other.request("DELETE", &format!("/sessions/{session}"))).await;
+    assert_eq!(deleted.status, 204, "{}", deleted.body);
+    deployment.forgotten(&native).await;
+    deployment.end().await;
+}
+
+/// A session that is at 6 and then at 11; returns the message that says 6 as well.
+async fn at_eleven(client: &Client) -> (String, i64) {
+    let session = client.session_with(AGENT).await;
+    client.says(AGENT, &session, "X = 6").await;
+    client.says(AGENT, &session, "add 5 to x").await;
+    let at = client.said(&session, "X = 6").await;
+    (session, at)
+}
+
+on!(a_native_cut_outlives_the_workers_that_die_over_it: Distributed);
+async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
+    let options = Options { workers: 1, lease: "2s", ..Engine::Claude.options() };
+    let mut deployment = Deployment::with(kind, options).await;
+    let client = deployment.client().clone();
+    let sessions = join_all((0..3).map(|_| at_eleven(&client))).await;
+    for round in 0..5_u64 {
+        let killed = deployment.workers.len() - 1;
+        let (trimmed, ()) =
+            tokio::join!(join_all(sessions.iter().map(|(session, at)| client.trim(session, *at))), async {
+                until("a trim to be admitted", async || {
+                    let jobs = deployment.other().items("/jobs?kind=trim&state=claimed").await;
+                    let ended = deployment.other().items("/jobs?kind=trim").await.len() as u64;
+                    (!jobs.is_empty() || (round + 1) * 3 <= ended).then_some(())
+                })
+                .await;
+                // Somewhere on the way: in the middle of a copy, between copies and rows, or after.
+                tokio::time::sleep(Duration::from_millis(round * round * 5)).await;
+                deployment.workers[killed].kill().await;
+                deployment.add_worker();
+            });
+        deployment.await_agent().await;
+        for ((session, _), trimmed) in sessions.iter().zip(trimmed) {
+            assert_eq!(trimmed.status, 200, "round {round}: {}", trimmed.body);
+            assert_eq!(trimmed.json()["deleted"], 2, "round {round}: {}", trimmed.body);
+            let native = native_of(&client, session).await;
+            assert!(deployment.transcript(&native).is_file());
+            assert_eq!(deployment.recalls(&client, AGENT, session).await, "X = 6", "round {round}");
+        }
+    }
+    // What was copied in vain is on the list, and goes when its time has come.
+    deployment.sql("UPDATE doomed_natives SET due_ms = 0").await;
+    until("all copies to be used or gone", async || {
+        (deployment.count("doomed_natives").await == 0).then_some(())
+    })
+    .await;
+    let mut kept = deployment.transcripts();
+    kept.sort();
+    let mut used = join_all(sessions.iter().map(|(session, _)| native_of(&client, session))).await;
+    used.sort();
+    assert_eq!(kept, used);
+    deployment.end().await;
+}
+
+on!(a_message_and_a_native_trim_at_the_same_instant: Embedded, Distributed);
+async fn a_message_and_a_native_trim_at_the_same_instant(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let (client, other) = (deployment.client(), deployment.other());
+    let (session, at) = at_eleven(client).await;
+    for round in 0..10 {
+        let (chat, trimmed) =
+            tokio::join!(client.chat_with(AGENT, Some(&session), "what is x"), other.trim(&session, at));
+        assert_eq!(chat.status, 200, "round {round}: {}", chat.body);
+        let said = text(&chat.json()["content"]);
+        let mut expected = vec!["user: X = 6", "assistant: X = 6"];
+        match (trimmed.status, &*said) {
+            (200, "X = 11") => assert_eq!(trimmed.json()["deleted"], 4, "round {round}: answered before it"),
+            (200, "X = 6") => {
+                assert_eq!(trimmed.json()["deleted"], 2, "round {round}: kept, and answered after it");
+                expected.extend(["user: what is x", "assistant: X = 6"]);
+            }
+            _ => {
+                assert_eq!((trimmed.code().as_str(), said.as_str()), ("409 SESSION_BUSY", "X = 11"));
+                expected.extend(["user: add 5 to x", "assistant: X = 11"]);
+                expected.extend(["user: what is x", "assistant: X = 11"]);
+            }
+        }
+        assert_eq!(client.counts(&session).await, expected, "round {round}");
+        // And back to where it was.
+        client.trim_natively(&session, at).await;
+        assert_eq!(client.says(AGENT, &session, "add 5 to x").await, "X = 11", "round {round}");
+    }
+    deployment.end().await;
+}
+
+on!(ten_native_forks_at_once: Embedded, Distributed);
+async fn ten_native_forks_at_once(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let clients = [deployment.client(), deployment.other()];
+    let (source, at) = at_eleven(clients[0]).await;
+    // A session that is forked is busy: whoever comes second tries again.
+    let forks = join_all((0..10).map(async |n: usize| {
+        let body = json!({ "upToMessageId": at, "requireAnchor": true });
+        until("a fork", async || {
+            let answer = clients[n % 2].fork(&source, &body).await;
+            if answer.status == 409 {
+                assert_eq!(answer.code(), "409 SESSION_BUSY");
+                return None;
+            }
+            assert_eq!(answer.status, 201, "{}", answer.body);
+            Some(text(&answer.json()["sessionId"]))
+        })
+        .await
+    }))
+    .await;
+    let mut natives = join_all(forks.iter().map(|fork| native_of(clients[0], fork))).await;
+    natives.sort();
+    natives.dedup();
+    assert_eq!(natives.len(), 10, "each has its own");
+    // Some at once, the rest one after another: each is a process.
+    let answers = join_all(
+        forks[..4]
+            .iter()
+            .enumerate()
+            .map(async |(n, fork)| clients[n % 2].says(AGENT, fork, &format!("add {n} to x")).await),
+    )
+    .await;
+    assert_eq!(answers, ["X = 6", "X = 7", "X = 8", "X = 9"]);
+    assert_eq!(deployment.recalls(clients[1], AGENT, &forks[9]).await, "X = 6");
+    assert_eq!(deployment.recalls(clients[0], AGENT, &source).await, "X = 11");
+    deployment.end().await;
+}
