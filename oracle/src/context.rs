@@ -164,7 +164,7 @@ pub(crate) struct ToolInput {
     pub(crate) seconds: u64,
     /// The agent that the message is for.
     pub(crate) agent: String,
-    /// Whether its answer comes later.
+    /// Whether its answer comes later, or what the command brings.
     pub(crate) later: bool,
 }
 
@@ -247,10 +247,11 @@ impl Reader {
             Command::Get { name } => self.tell(&name.to_uppercase()),
             Command::Say(text) => self.say(text.to_owned()),
             Command::Count(to) => self.turn.wants.push(Want::Count(to)),
-            Command::Sleep { seconds, say } => {
+            Command::Sleep { seconds, say, background } => {
                 let text = format!("sleep {seconds} && echo {}", crate::tools::shell_word(say));
                 let seconds = seconds.split('.').next().and_then(|whole| whole.parse().ok()).unwrap_or(0);
-                self.call(Kind::Shell, ToolInput { text, seconds, ..ToolInput::default() });
+                let input = ToolInput { text, seconds, later: background, ..ToolInput::default() };
+                self.call(Kind::Shell, input);
             }
             Command::Ask(text) => self.call(Kind::Ask, ToolInput::of(text)),
             Command::Plan(text) => self.call(Kind::Plan, ToolInput::of(text)),

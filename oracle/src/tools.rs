@@ -150,6 +150,9 @@ impl Wants {
         if self.has("description") {
             arguments.insert("description".to_owned(), json!("Run a command"));
         }
+        if input.later && self.has("run_in_background") {
+            arguments.insert("run_in_background".to_owned(), json!(true));
+        }
         if self.has("yield_time_ms") {
             arguments.insert("yield_time_ms".to_owned(), json!(30_000));
         }

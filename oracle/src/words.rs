@@ -10,7 +10,9 @@
 //! say W                 count to INT          sleep NUM [, ;] [then|and] say W
 //! ask: Q                plan: P               slow NUM          fail INT [once]
 //! spawn AGENT: M        spawn-async AGENT: M
+//! background NUM [, ;] [then|and] say W
 //! ```
+//! `background` is `sleep` where the tool can leave a command behind and go on at once (Claude Code's can).
 //! `W`, `Q`, `P` and `M` are the rest of the line, trimmed, and must not be empty, so each ends its line. `say: W` is `say W`.
 //! `what is the …` (and `your`, `my`, `this`, `that`) asks for no variable. Counts run from 1 to [`MAX_COUNT`], statuses
 //! from 400 to 599; a number outside makes the words no command.
@@ -33,7 +35,7 @@ pub(crate) enum Command<'a> {
     Get { name: &'a str },
     Say(&'a str),
     Count(u32),
-    Sleep { seconds: &'a str, say: &'a str },
+    Sleep { seconds: &'a str, say: &'a str, background: bool },
     Ask(&'a str),
     Plan(&'a str),
     Spawn { agent: &'a str, message: &'a str, wait: bool },
@@ -147,8 +149,8 @@ impl<'a> Scan<'a, '_> {
         } else if is("count") && self.is(at + 1, "to") {
             let to = u32::try_from(self.integer(at + 2)?).ok().filter(|n| (1..=MAX_COUNT).contains(n))?;
             Some((Command::Count(to), at + 3))
-        } else if is("sleep") {
-            self.sleep(at)
+        } else if is("sleep") || is("background") {
+            self.sleep(at, is("background"))
         } else if is("ask") && self.glued_colon(at) {
             Some((Command::Ask(self.rest(at + 1)?), self.tokens.len()))
         } else if is("plan") && self.glued_colon(at) {
@@ -174,7 +176,7 @@ impl<'a> Scan<'a, '_> {
         Some((Command::Say(self.rest(before)?), self.tokens.len()))
     }
 
-    fn sleep(self, at: usize) -> Option<(Command<'a>, usize)> {
+    fn sleep(self, at: usize, background: bool) -> Option<(Command<'a>, usize)> {
         let seconds = self.seconds(at + 1)?;
         let mut next = at + 2;
         next += usize::from(self.is(next, ",") || self.is(next, ";"));
@@ -183,7 +185,7 @@ impl<'a> Scan<'a, '_> {
             return None;
         }
         match self.say(next)? {
-            (Command::Say(say), end) => Some((Command::Sleep { seconds, say }, end)),
+            (Command::Say(say), end) => Some((Command::Sleep { seconds, say, background }, end)),
             _ => None,
         }
     }

@@ -134,7 +134,7 @@ fn what_is_no_permission_is_refused() {
         ("*", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("a*b", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("*__read", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
-        ("shell*(ls)", "only `shell` has commands"),
+        ("shell*(ls)", "only `shell` and `Bash` have commands"),
         ("read file", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("shell(git", "its bracket is not closed"),
         ("shell( )", "the brackets have to hold the beginning of one plain command"),

@@ -55,3 +55,16 @@ fn a_word_for_the_shell_is_quoted_where_it_must_be() {
     assert_eq!(shell_word("it's $(x)"), r"'it'\''s $(x)'");
     assert_eq!(shell_word("-n"), "'-n'");
 }
+
+#[test]
+fn a_command_is_left_behind_where_the_tool_can_do_that() {
+    let input = ToolInput { text: "do it".to_owned(), later: true, ..ToolInput::default() };
+    let made = |properties: &str| {
+        let spec = format!(r#"{{"name":"Bash","input_schema":{{"properties":{{{properties}}}}}}}"#);
+        let mut tools = Vec::new();
+        Tool::read(vec![serde_json::from_str(&spec).unwrap()], None, &mut tools);
+        serde_json::from_str::<Value>(&tools[0].arguments(Kind::Shell, &input)).unwrap()
+    };
+    assert_eq!(made(r#""run_in_background":{}"#), json!({"command": "(do it)", "run_in_background": true}));
+    assert_eq!(made(""), json!({"command": "(do it)"}));
+}

@@ -6,7 +6,8 @@ use std::time::Duration;
 use roundhouse_oracle::Oracle;
 use serde_json::Value;
 
-use super::services::{Database, claude, redis_url};
+use super::claude::{ORACLE, claude_agents};
+use super::services::{Database, redis_url};
 use super::{Client, Process, until};
 
 /// Which store, which bus, and how many processes.
@@ -35,7 +36,7 @@ pub(crate) struct Options {
     pub(crate) redis: Option<String>,
     /// Whether there are agents that Claude Code runs: every process then asks that for its version.
     pub(crate) claude: bool,
-    /// Further agents, as the configuration has them.
+    /// Further agents, as the configuration has them; [`ORACLE`] in it is the oracle's address.
     pub(crate) agents: String,
 }
 
@@ -80,7 +81,8 @@ impl Deployment {
     pub(crate) async fn with(kind: Kind, options: Options) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let oracle = Oracle::start().await.unwrap();
-        let all = agents(&oracle) + &claude_agents(&oracle, &options) + &options.agents;
+        let all = agents(&oracle) + &claude_agents(&options) + &options.agents;
+        let all = all.replace(ORACLE, &oracle.base_url());
         std::fs::write(dir.path().join("roundhouse.toml"), all).unwrap();
         let database = match kind {
             Kind::Embedded | Kind::EmbeddedRedis => None,
@@ -288,25 +290,6 @@ fn agents(oracle: &Oracle) -> String {
         );
     }
     file
-}
-
-/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell, `claude-commands`
-/// obeys commands such as `/compact`.
-fn claude_agents(oracle: &Oracle, options: &Options) -> String {
-    if !options.claude {
-        return String::new();
-    }
-    let (program, url) = (claude(), oracle.base_url());
-    let agent = |name: &str, permissions: &str| {
-        format!(
-            "[agents.{name}]\nengine = \"claude-cli\"\ncommand = [\"{program}\"]\nmodel = \"opus\"\n\
-             permissions = {{ {permissions} }}\nenv = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"test\" }}\n"
-        )
-    };
-    agent("claude", "default = \"allow\"")
-        + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
-        + &agent("claude-commands", "default = \"allow\"")
-        + "slash_commands = true\n"
 }
 
 /// A further agent, whose model is a server of the test's own ([`Options::agents`]).

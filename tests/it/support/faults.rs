@@ -1,6 +1,6 @@
 //! What goes wrong in a deployment, and how it is put right.
 
-use super::{Client, Deployment, Kind, note};
+use super::{Client, Deployment, Kind, Process, note};
 
 impl Deployment {
     /// The process id of the worker that has the session's lease.
@@ -40,11 +40,25 @@ impl Deployment {
 
     /// Kills the process that runs turns, the only one or the first, and starts another.
     pub(crate) async fn replace_worker(&mut self) {
+        self.runner().kill().await;
+        self.start_runner().await;
+    }
+
+    /// Stops it as an operator would, and starts another.
+    pub(crate) async fn stop_and_replace_worker(&mut self) {
+        self.runner().stop().await;
+        self.start_runner().await;
+    }
+
+    fn runner(&mut self) -> &mut Process {
+        let processes = if self.kind == Kind::Distributed { &mut self.workers } else { &mut self.apis };
+        processes.iter_mut().find(|process| process.runs()).expect("a process that runs turns")
+    }
+
+    async fn start_runner(&mut self) {
         if self.kind == Kind::Distributed {
-            self.workers[0].kill().await;
             self.add_worker();
         } else {
-            self.apis[0].kill().await;
             self.restart(0).await;
         }
     }

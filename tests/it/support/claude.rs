@@ -1,0 +1,98 @@
+//! Agents that Claude Code runs, or a program in its place; and what there is to see of it from outside: processes, and
+//! the transcripts of its native sessions.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::services::claude;
+use super::{Deployment, Options, text, until};
+
+/// Stands for the oracle's address in the configuration of agents ([`Options::agents`]).
+pub(crate) const ORACLE: &str = "$ORACLE";
+
+/// An agent that this program runs, with its model at `provider`.
+pub(crate) fn cli_agent(name: &str, program: &str, provider: &str, more: &str) -> String {
+    format!(
+        "[agents.{name}]\nengine = \"claude-cli\"\ncommand = [\"{program}\"]\nmodel = \"opus\"\n{more}\n\
+         env.ANTHROPIC_BASE_URL = \"{provider}\"\nenv.ANTHROPIC_API_KEY = \"test\"\n"
+    )
+}
+
+/// An agent that Claude Code runs, on the oracle.
+pub(crate) fn claude_agent(name: &str, more: &str) -> String {
+    cli_agent(name, &claude(), ORACLE, more)
+}
+
+/// The agents of every test with Claude Code: `claude` uses tools unasked, `claude-asking` asks before it uses a shell,
+/// `claude-commands` obeys commands such as `/compact`.
+pub(super) fn claude_agents(options: &Options) -> String {
+    if !options.claude {
+        return String::new();
+    }
+    claude_agent("claude", "permissions = { default = \"allow\" }")
+        + &claude_agent("claude-asking", "permissions = { default = \"allow\", ask = [\"Bash\"] }")
+        + &claude_agent("claude-commands", "permissions = { default = \"allow\" }\nslash_commands = true")
+}
+
+/// A program in the place of Claude Code, which says which version it is and otherwise does this, as a shell does it.
+pub(crate) fn program(dir: &Path, name: &str, version: &str, does: &str) -> String {
+    let path = dir.join(name);
+    let script = format!(
+        "#!/bin/bash\ncase \" $* \" in *\" --version \"*) echo '{version} (Claude Code)'; exit;; esac\n{does}\n"
+    );
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+/// The processes of this host, with a file of each that says what it is about.
+fn processes(file: &str) -> Vec<(u32, Vec<u8>)> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
+    let running = pids.filter(|pid| crate::served::runs(*pid));
+    running.filter_map(|pid| Some((pid, fs::read(format!("/proc/{pid}/{file}")).ok()?))).collect()
+}
+
+/// The command lines of all processes of this host.
+pub(crate) fn command_lines() -> Vec<String> {
+    processes("cmdline").into_iter().map(|(_, line)| String::from_utf8_lossy(&line).into_owned()).collect()
+}
+
+/// The processes of Claude Code that have a native session open.
+pub(crate) fn clis(native: &str) -> Vec<u32> {
+    let has_it = |line: &[u8]| line.split(|byte| *byte == 0).any(|argument| argument == native.as_bytes());
+    processes("cmdline").into_iter().filter(|(_, line)| has_it(line)).map(|(pid, _)| pid).collect()
+}
+
+/// The processes that were started for a session, by the mark that they all carry.
+pub(crate) fn started_for(session: &str) -> Vec<u32> {
+    let mark = format!("ROUNDHOUSE_PROCESS_OWNER={session}/");
+    let has_it = |variables: &[u8]| {
+        variables.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    };
+    processes("environ").into_iter().filter(|(_, all)| has_it(all)).map(|(pid, _)| pid).collect()
+}
+
+/// Waits until nothing runs for a session any more.
+pub(crate) async fn nothing_runs_for(session: &str) {
+    until("the processes of a session to be gone", async || started_for(session).is_empty().then_some(()))
+        .await;
+}
+
+impl Deployment {
+    /// The id of a session's native session, which it has.
+    pub(crate) async fn native_of(&self, session: &str) -> String {
+        let native = text(&self.client().session(session).await["nativeSessionId"]);
+        assert!(!native.is_empty(), "{session} has no native session");
+        native
+    }
+
+    /// What a transcript has, entry by entry.
+    pub(crate) fn entries(&self, native: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.transcript(native)).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
