@@ -119,7 +119,9 @@ async fn what_a_provider_would_refuse_is_made_valid() {
     let anchors = place.transcripts().seed(&native, &context, "").unwrap();
 
     assert_eq!(anchors.len(), 3);
-    assert_eq!(ask(&place, &native, &oracle.base_url(), "what is X").await, "X = 5");
+    // Nobody has answered what came before, so that is answered as well.
+    let said = ask(&place, &native, &oracle.base_url(), "what is X").await;
+    assert_eq!(said.lines().last(), Some("X = 5"), "{said}");
     let blocks = blocks(&oracle);
     let is_valid = |text: &str| {
         (1..=128).contains(&text.len())
