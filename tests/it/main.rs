@@ -39,5 +39,6 @@ mod sessions;
 mod sse;
 mod stop;
 mod takeover;
+mod terminal;
 mod tools;
 mod usage;

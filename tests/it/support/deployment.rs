@@ -278,19 +278,24 @@ fn agents(oracle: &Oracle) -> String {
     file
 }
 
-/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell.
+/// Agents that Claude Code runs: `claude` uses tools unasked, `claude-asking` asks before it uses a shell, `claude-planning`
+/// has its plans approved.
 fn claude_agents(oracle: &Oracle, options: &Options) -> String {
     if !options.claude {
         return String::new();
     }
     let (program, url) = (claude(), oracle.base_url());
-    let agent = |name: &str, permissions: &str| {
+    let agent = |name: &str, more: &str, env: &str| {
         format!(
-            "[agents.{name}]\nengine = \"claude-cli\"\ncommand = [\"{program}\"]\nmodel = \"opus\"\n\
-             permissions = {{ {permissions} }}\nenv = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"test\" }}\n"
+            "[agents.{name}]\nengine = \"claude-cli\"\ncommand = [\"{program}\"]\nmodel = \"opus\"\n{more}\n\
+             env = {{ ANTHROPIC_BASE_URL = \"{url}\", ANTHROPIC_API_KEY = \"test\"{env} }}\n"
         )
     };
-    agent("claude", "default = \"allow\"") + &agent("claude-asking", "default = \"allow\", ask = [\"Bash\"]")
+    // Else the tool for plans would have to be searched for first.
+    let offered = ", ENABLE_TOOL_SEARCH = \"false\"";
+    agent("claude", "permissions = { default = \"allow\" }", "")
+        + &agent("claude-asking", "permissions = { default = \"allow\", ask = [\"Bash\"] }", "")
+        + &agent("claude-planning", "permission_mode = \"plan\"", offered)
 }
 
 /// A further agent, whose model is a server of the test's own ([`Options::agents`]).

@@ -9,6 +9,7 @@ mod faults;
 mod load;
 mod process;
 mod services;
+mod talk;
 mod turns;
 
 pub(crate) use agents::{Gate, Sleepers, names_of};
@@ -18,6 +19,7 @@ pub(crate) use engines::{Engine, on_every_engine};
 pub(crate) use load::{Effort, Load};
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;
+pub(crate) use talk::Talk;
 pub(crate) use turns::{COUNTED, LONG, Waiting};
 
 use std::future::Future;
