@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::script::{Act, Server, calls, says};
-use crate::support::{Client, Deployment, Engine, Gate, Kind, Options, Talk, agent, on, text, until};
+use crate::support::{Client, Deployment, Engine, Gate, Kind, Options, Relay, Talk, agent, on, text, until};
 
 const SAY: &str = "sleep 0 then say hi";
 const ALLOW: &str = "Allow? y, or n and why: ";
@@ -168,6 +168,24 @@ async fn what_somebody_else_answers_need_not_be_answered_here(kind: Kind) {
     talk.shows("somebody else has answered: allow\r\n").await;
     let (status, _, seen) = talk.ended().await;
     assert!(status.success() && seen.contains("hi\r\n"), "{status} {seen:?}");
+    deployment.end().await;
+}
+
+on!(a_question_outlives_the_connection: Embedded, Distributed);
+async fn a_question_outlives_the_connection(kind: Kind) {
+    let deployment = Deployment::start(kind).await;
+    let relay = Relay::to(deployment.client()).await;
+    let mut talk = Talk::at_terminal(&relay.client, &["asking", SAY]);
+    talk.shows(ALLOW).await;
+
+    relay.cut();
+
+    talk.shows("the connection broke; waiting for the answer\r\n").await;
+    talk.shows(ALLOW).await;
+    talk.types("y");
+    talk.shows("shell is done").await;
+    let (status, _, seen) = talk.ended().await;
+    assert!(status.success() && seen.contains("hi\r\n") && !seen.contains(ALLOW), "{status} {seen:?}");
     deployment.end().await;
 }
 

@@ -19,7 +19,7 @@ pub(crate) use engines::{Engine, on_every_engine};
 pub(crate) use load::{Effort, Load};
 pub(crate) use process::Process;
 pub(crate) use services::RedisServer;
-pub(crate) use talk::Talk;
+pub(crate) use talk::{Relay, Talk};
 pub(crate) use turns::{COUNTED, LONG, Waiting};
 
 use std::future::Future;

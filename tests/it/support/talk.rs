@@ -9,7 +9,11 @@ use std::thread::JoinHandle;
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{Client, SOON, soon};
 
@@ -156,4 +160,41 @@ fn command(client: &Client, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_roundhouse"));
     command.env_clear().arg("chat").args(["--url", &client.url]).args(args);
     command
+}
+
+/// A way to a server that can be cut.
+pub(crate) struct Relay {
+    pub(crate) client: Client,
+    cut: watch::Sender<()>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Relay {
+    pub(crate) async fn to(client: &Client) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = client.url.trim_start_matches("http://").to_owned();
+        let cut = watch::Sender::new(());
+        let cuts = cut.clone();
+        #[expect(clippy::disallowed_methods, reason = "owned by the handle")]
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (server, mut cut) = (server.clone(), cuts.subscribe());
+                connections.spawn(async move {
+                    let mut far = TcpStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut near, &mut far) => {}
+                        _ = cut.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { client: Client::new(url), cut, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Breaks the connections that there are.
+    pub(crate) fn cut(&self) {
+        self.cut.send_replace(());
+    }
 }
