@@ -104,6 +104,7 @@ pub(super) fn telling(input: &Value) -> String {
         Value::Object(members) if members.is_empty() => String::new(),
         Value::Object(members) => {
             let best = TELLING.iter().find_map(|name| members.get(*name)?.as_str());
+            let best = best.or_else(|| input.pointer("/questions/0/question")?.as_str());
             best.map_or_else(|| line_of(&input.to_string()), line_of)
         }
         Value::Null => String::new(),
@@ -133,6 +134,7 @@ mod tests {
         let cases = [
             (json!({"description": "Lists", "command": "ls\n  -l"}), "ls -l"),
             (json!({"path": "a.txt", "content": "long"}), "a.txt"),
+            (json!({"questions": [{"question": "Which?", "options": []}]}), "Which?"),
             (json!({"a": 2, "b": 3}), r#"{"a":2,"b":3}"#),
             (json!({}), ""),
             (json!(null), ""),

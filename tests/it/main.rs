@@ -52,5 +52,6 @@ mod sessions;
 mod sse;
 mod stop;
 mod takeover;
+mod terminal;
 mod tools;
 mod usage;

@@ -27,7 +27,7 @@ pub(crate) fn claude_agent(name: &str, more: &str) -> String {
 }
 
 /// The agents of every test with Claude Code: `claude` uses tools unasked, `claude-asking` asks before it uses a shell,
-/// `claude-commands` obeys commands such as `/compact`.
+/// `claude-commands` obeys commands such as `/compact`, `claude-planning` has its plans approved.
 pub(super) fn claude_agents(options: &Options) -> String {
     if !options.claude {
         return String::new();
@@ -35,6 +35,8 @@ pub(super) fn claude_agents(options: &Options) -> String {
     claude_agent("claude", "permissions = { default = \"allow\" }")
         + &claude_agent("claude-asking", "permissions = { default = \"allow\", ask = [\"Bash\"] }")
         + &claude_agent("claude-commands", "permissions = { default = \"allow\" }\nslash_commands = true")
+        // Else the tool for plans would have to be searched for first.
+        + &claude_agent("claude-planning", "permission_mode = \"plan\"\nenv.ENABLE_TOOL_SEARCH = \"false\"")
 }
 
 /// A program in the place of Claude Code, which says which version it is and otherwise does this, as a shell does it.

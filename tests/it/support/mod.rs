@@ -11,6 +11,7 @@ mod load;
 mod native;
 mod process;
 mod services;
+mod talk;
 mod turns;
 
 pub(crate) use agents::{Gate, Sleepers, names_of};
@@ -24,6 +25,7 @@ pub(crate) use load::{Effort, Load};
 pub(crate) use native::{native_of, processes_of};
 pub(crate) use process::Process;
 pub(crate) use services::{RedisServer, claude};
+pub(crate) use talk::{Relay, Talk};
 pub(crate) use turns::{COUNTED, LONG, Waiting};
 
 use std::future::Future;
