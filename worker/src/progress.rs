@@ -302,7 +302,9 @@ impl<'a> Progress<'a> {
     fn uncounted(&self, messages: &[WrittenMessage]) -> Counted {
         let Some(done) = &self.done else {
             let mut rest = Counted::default();
-            messages.iter().for_each(|message| rest.add(message.usage));
+            for message in messages {
+                rest.add(message.usage);
+            }
             return rest;
         };
         let (all, counted) = (translate::usage(done.usage), self.counted.usage);
