@@ -124,10 +124,12 @@ fn with_another_engine(configuration: &str, is_meant: impl Fn(&str) -> bool) -> 
     let change = |agent: &str| {
         let name = agent.split(']').next().unwrap();
         if agent.contains("claude-cli") && is_meant(name) {
-            format!("{name}]\nengine = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n")
+            format!(
+                "[agents.{name}]\nengine = \"openai\"\nbase_url = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n"
+            )
         } else {
-            agent.to_owned()
+            format!("[agents.{agent}")
         }
     };
-    configuration.split("[agents.").skip(1).map(|agent| format!("[agents.{}", change(agent))).collect()
+    configuration.split("[agents.").skip(1).map(change).collect()
 }

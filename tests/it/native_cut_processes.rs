@@ -6,7 +6,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::support::{
-    Client, Deployment, Engine, Kind, LONG, Options, native_of, on, processes_of, text, until,
+    Client, Deployment, Engine, Kind, LONG, Options, native_of, note, on, processes_of, text, until,
 };
 
 const AGENT: &str = "claude";
@@ -93,6 +93,7 @@ async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
         }
     }
     // What was copied in vain is on the list, and goes when its time has come.
+    note(&format!("copied in vain: {}", deployment.count("doomed_natives").await));
     deployment.sql("UPDATE doomed_natives SET due_ms = 0").await;
     until("all copies to be used or gone", async || {
         (deployment.count("doomed_natives").await == 0).then_some(())
@@ -103,6 +104,28 @@ async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
     let mut used = join_all(sessions.iter().map(|(session, _)| native_of(&client, session))).await;
     used.sort();
     assert_eq!(kept, used);
+    deployment.end().await;
+}
+
+on!(what_was_left_unanswered_is_told_once_whoever_dies: Embedded, Distributed);
+async fn what_was_left_unanswered_is_told_once_whoever_dies(kind: Kind) {
+    let options = Options { lease: "2s", ..Engine::Claude.options() };
+    let mut deployment = Deployment::with(kind, options).await;
+    let client = deployment.client().clone();
+    let (session, _) = at_eleven(&client).await;
+    let at = client.id_of(&session, "add 5 to x").await;
+    client.trim_natively(&session, at).await;
+    let mut events = client.follow(&session, None).await;
+    let job = client.later_with(AGENT, &session, LONG).await;
+    events.until("message.delta").await;
+
+    deployment.kill_worker_of(&session).await;
+
+    let client = deployment.other().clone();
+    let job = deployment.hurried(&text(&job["jobId"])).await;
+    assert!(text(&job["result"]["content"]).starts_with("X = 11"), "{job}");
+    assert_eq!(client.says(AGENT, &session, "what is x").await, "X = 11");
+    assert_eq!(deployment.told_last().join("\n").matches("add 5 to x").count(), 1);
     deployment.end().await;
 }
 

@@ -59,29 +59,35 @@ async fn a_cut_around_a_compaction_of_claudes(kind: Kind) {
     let client = deployment.client();
     let agent = "claude-commands";
     let session = client.session_with(agent).await;
-    for message in ["X = 5", "add 1 to x"] {
-        client.says(agent, &session, message).await;
-    }
     let mut events = client.follow(&session, None).await;
-    client.says(agent, &session, "/compact").await;
-    events.until("context.compacted").await;
-    for message in ["X = 20", "add 1 to x"] {
-        client.says(agent, &session, message).await;
+    let mut answers = Vec::new();
+    for (message, x) in [("X = 5", 5), ("add 1 to x", 6), ("/compact", 6), ("X = 20", 20), ("add 1 to x", 21)]
+    {
+        let answer = client.chat_with(agent, Some(&session), message).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        // The model has not said the compaction's answer: there the messages are told again.
+        let source = if message == "/compact" { "replay" } else { "native" };
+        answers.push((answer.json()["messageId"].clone(), format!("X = {x}"), source));
     }
+    events.until("context.compacted").await;
     let native = native_of(client, &session).await;
     let transcript = std::fs::read_to_string(deployment.transcript(&native)).unwrap();
     assert!(transcript.contains("compact_boundary"), "nothing was compacted");
 
-    for (at, x) in [("X = 21", "X = 21"), ("X = 20", "X = 20"), ("X = 6", "X = 6")] {
-        let fork = client.fork_natively(&session, client.said(&session, at).await).await;
-        let says = client.says(agent, &fork, "what is x").await;
-        assert_eq!(says.lines().last(), Some(x), "cut at {at}");
+    for (at, x, source) in answers.iter().rev() {
+        let forked = client.fork(&session, &json!({ "upToMessageId": at })).await.json();
+        assert_eq!(forked["contextSource"], *source, "{x}");
+        let says = client.says(agent, &text(&forked["sessionId"]), "what is x").await;
+        assert_eq!(says.lines().last(), Some(&**x));
     }
-    for (at, x) in [("X = 20", "X = 20"), ("X = 6", "X = 6"), ("X = 5", "X = 5")] {
-        let trimmed = client.trim_natively(&session, client.said(&session, at).await).await;
-        assert_eq!(trimmed["session"]["compactSize"], 0);
+    for (at, x, source) in answers.iter().rev().filter(|(.., source)| *source == "native") {
+        let trimmed = client.trim(&session, at.as_i64().unwrap()).await.json();
+        assert_eq!(
+            (&trimmed["contextSource"], &trimmed["session"]["compactSize"]),
+            (&json!(source), &json!(0))
+        );
         let says = client.says(agent, &session, "what is x").await;
-        assert_eq!(says.lines().last(), Some(x), "cut at {at}");
+        assert_eq!(says.lines().last(), Some(&**x));
     }
     client.counts(&session).await;
     deployment.end().await;

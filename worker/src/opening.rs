@@ -103,6 +103,10 @@ async fn native(
     } else if let Some(engine) = worker.warm.take(worker, lease, &spec).await {
         return Ok(given(engine, spec, capabilities, ContextSource::Native, Vec::new(), messages, earlier));
     }
+    // What another worker of this host has kept warm would be a second process on one conversation.
+    if spec.native_session.is_some() {
+        end_owned(lease.session, LeaseToken(lease.token.0 - 1)).await;
+    }
     let opened = engine.open(spec.clone()).await;
     let (opened, is_dropped) = match opened {
         Err(EngineError::ResumeDropped(why)) if spec.native_session.take().is_some() => {
