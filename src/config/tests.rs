@@ -6,6 +6,9 @@ mod mcp;
 use std::fs;
 use std::path::Path;
 
+use roundhouse_shared::domain::EngineKind;
+
+use super::agent::keys_of;
 use super::keys::KEYS;
 use super::*;
 
@@ -182,24 +185,7 @@ fn the_documentation_names_every_key_and_variable() {
         let row = format!("| `{}` | `{default}` | `{}` |", key.path, key.variable);
         assert!(text.contains(&row), "{row}");
     }
-    for key in [
-        "engine",
-        "base_url",
-        "api_key_env",
-        "model",
-        "instructions",
-        "prices",
-        "context_window",
-        "tools",
-        "mcp",
-        "permissions",
-        "max_iterations",
-        "turn_timeout",
-        "max_cost",
-        "max_tries",
-        "extra_headers",
-        "extra_body",
-    ] {
+    for key in [EngineKind::OpenAi, EngineKind::ClaudeCli].map(|engine| keys_of(engine).1).concat() {
         assert!(text.contains(&format!("| `{key}` |")), "{key}");
     }
 }

@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{
-    Deployment, Kind, LONG, Options, Sleepers, clis, nothing_runs_for, on, started_for, text, until,
-};
+use crate::support::{Deployment, Kind, LONG, Options, Sleepers, clis, on, started_for, text, until};
 
 fn options() -> Options {
     // A cancel must not take longer than a stop.
@@ -47,7 +45,6 @@ async fn a_worker_that_is_killed_in_the_middle_of_a_tool_leaves_nothing(kind: Ki
     assert!(!of_first.iter().any(|pid| now.contains(pid)), "{of_first:?} {now:?}");
     assert_eq!(clis(&deployment.native_of(&session).await).len(), 1);
     deployment.end().await;
-    nothing_runs_for(&session).await;
 }
 
 on!(a_worker_that_has_lost_its_lease_leaves_nothing: Distributed);
@@ -74,7 +71,6 @@ async fn a_worker_that_has_lost_its_lease_leaves_nothing(kind: Kind) {
     assert_eq!(deployment.client().says("claude-asking", &session, "add 1 to x").await, "X = 6");
     assert_eq!(clis(&deployment.native_of(&session).await).len(), 1);
     deployment.end().await;
-    nothing_runs_for(&session).await;
 }
 
 on!(a_worker_that_is_stopped_in_the_middle_of_a_tool_leaves_nothing: Embedded, Distributed);
@@ -97,7 +93,6 @@ async fn a_worker_that_is_stopped_in_the_middle_of_a_tool_leaves_nothing(kind: K
 
     has_gone_on(&deployment, &session, &job, 1).await;
     deployment.end().await;
-    nothing_runs_for(&session).await;
 }
 
 on!(a_worker_that_is_stopped_while_the_model_speaks_hands_the_turn_on: Distributed);
@@ -122,5 +117,4 @@ async fn a_worker_that_is_stopped_while_the_model_speaks_hands_the_turn_on(kind:
     assert!(told.iter().any(|text| text.contains("Go on with what was asked")), "{told:?}");
     assert_eq!(clis(&deployment.native_of(&session).await).len(), 1);
     deployment.end().await;
-    nothing_runs_for(&session).await;
 }

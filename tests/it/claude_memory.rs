@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Deployment, Kind, Options, nothing_runs_for, on, text};
+use crate::support::{Client, Deployment, Kind, Options, on, text};
 
 fn options() -> Options {
     Options { workers: 1, lease: "2s", claude: true, ..Options::default() }
@@ -42,7 +42,6 @@ async fn five_and_one_and_five_are_eleven_over_lost_and_stopped_workers(kind: Ki
         assert_eq!(told.iter().filter(|text| *text == message).count(), 1, "{message} in {told:?}");
     }
     deployment.end().await;
-    nothing_runs_for(&session).await;
 }
 
 on!(a_conversation_without_its_transcript_begins_anew_with_the_messages: Embedded, Distributed);

@@ -1,5 +1,4 @@
-//! Agents that Claude Code runs, or a program in its place; and what there is to see of it from outside: processes, and
-//! the transcripts of its native sessions.
+//! Agents that Claude Code runs, or a program in its place; and the transcripts of its native sessions.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::services::claude;
-use super::{Deployment, Options, text, until};
+use super::{Deployment, Options, text};
 
 /// Stands for the oracle's address in the configuration of agents ([`Options::agents`]).
 pub(crate) const ORACLE: &str = "$ORACLE";
@@ -48,40 +47,6 @@ pub(crate) fn program(dir: &Path, name: &str, version: &str, does: &str) -> Stri
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path.display().to_string()
-}
-
-/// The processes of this host, with a file of each that says what it is about.
-fn processes(file: &str) -> Vec<(u32, Vec<u8>)> {
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    let pids = all.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());
-    let running = pids.filter(|pid| crate::served::runs(*pid));
-    running.filter_map(|pid| Some((pid, fs::read(format!("/proc/{pid}/{file}")).ok()?))).collect()
-}
-
-/// The command lines of all processes of this host.
-pub(crate) fn command_lines() -> Vec<String> {
-    processes("cmdline").into_iter().map(|(_, line)| String::from_utf8_lossy(&line).into_owned()).collect()
-}
-
-/// The processes of Claude Code that have a native session open.
-pub(crate) fn clis(native: &str) -> Vec<u32> {
-    let has_it = |line: &[u8]| line.split(|byte| *byte == 0).any(|argument| argument == native.as_bytes());
-    processes("cmdline").into_iter().filter(|(_, line)| has_it(line)).map(|(pid, _)| pid).collect()
-}
-
-/// The processes that were started for a session, by the mark that they all carry.
-pub(crate) fn started_for(session: &str) -> Vec<u32> {
-    let mark = format!("ROUNDHOUSE_PROCESS_OWNER={session}/");
-    let has_it = |variables: &[u8]| {
-        variables.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
-    };
-    processes("environ").into_iter().filter(|(_, all)| has_it(all)).map(|(pid, _)| pid).collect()
-}
-
-/// Waits until nothing runs for a session any more.
-pub(crate) async fn nothing_runs_for(session: &str) {
-    until("the processes of a session to be gone", async || started_for(session).is_empty().then_some(()))
-        .await;
 }
 
 impl Deployment {

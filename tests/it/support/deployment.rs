@@ -7,6 +7,7 @@ use roundhouse_oracle::Oracle;
 use serde_json::Value;
 
 use super::claude::{ORACLE, claude_agents};
+use super::seen::started_with;
 use super::services::{Database, redis_url};
 use super::{Client, Process, until};
 
@@ -237,7 +238,7 @@ impl Deployment {
         }
         let home = format!("HOME={}", self.dir.path().display());
         until("every process that was started here to be gone", async || {
-            started_with(&home).is_empty().then_some(())
+            started_with(|variable| variable == home).is_empty().then_some(())
         })
         .await;
         if let Some(database) = self.database.take() {
@@ -295,27 +296,6 @@ fn agents(oracle: &Oracle) -> String {
 /// A further agent, whose model is a server of the test's own ([`Options::agents`]).
 pub(crate) fn agent(name: &str, base_url: &str, more: &str) -> String {
     format!("[agents.{name}]\nengine = \"openai\"\nbase_url = \"{base_url}\"\nmodel = \"m\"\n{more}\n")
-}
-
-/// The processes that began with this in their environment, ours or whatever those have started.
-fn started_with(variable: &str) -> Vec<u32> {
-    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has = |pid: &u32| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes())
-    };
-    pids.filter(has).collect()
-}
-
-/// The processes that a process has started, with whichever of its threads, and that run.
-pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists =
-        threads.map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default());
-    let all: Vec<u32> =
-        lists.flat_map(|list| list.split_whitespace().flat_map(str::parse).collect::<Vec<_>>()).collect();
-    all.into_iter().filter(|pid| crate::served::runs(*pid)).collect()
 }
 
 /// A field of a JSON object as text.

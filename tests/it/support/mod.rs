@@ -10,20 +10,20 @@ mod faults;
 mod load;
 mod native;
 mod process;
+mod seen;
 mod services;
 mod talk;
 mod turns;
 
 pub(crate) use agents::{Gate, Sleepers, names_of};
-pub(crate) use claude::{
-    ORACLE, claude_agent, cli_agent, clis, command_lines, nothing_runs_for, program, started_for,
-};
+pub(crate) use claude::{ORACLE, claude_agent, cli_agent, program};
 pub(crate) use client::{Answer, Client, Events, SseEvent};
-pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, agent, children, text};
+pub(crate) use deployment::{Deployment, Kind, MOMENT, Options, agent, text};
 pub(crate) use engines::{Engine, on_every_engine};
 pub(crate) use load::{Effort, Load};
 pub(crate) use native::{native_of, processes_of};
 pub(crate) use process::Process;
+pub(crate) use seen::{children, clis, command_lines, nothing_runs_for, started_for};
 pub(crate) use services::{RedisServer, claude};
 pub(crate) use talk::{Relay, Talk};
 pub(crate) use turns::{COUNTED, LONG, Waiting};
