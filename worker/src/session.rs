@@ -63,14 +63,14 @@ async fn turns(
             // A turn that was ended while it waited has left its slot to others.
             Next::Turn if !has_slot(worker, run, slot).await => return hand_back(worker, run).await,
             // A cancel may have taken the mail since: then the lease is given back as it is.
-            Next::Turn => match persist(run, || worker.store.drain(lease)).await? {
-                Some(mail) => mail,
-                None => {
+            Next::Turn => {
+                let Some(mail) = persist(run, || worker.store.drain(lease)).await? else {
                     // An engine that has taken such a message already must not go on with it.
                     worker.warm.end(worker, lease.session).await;
                     return hand_back(worker, run).await;
-                }
-            },
+                };
+                mail
+            }
         };
     }
 }
