@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::{Deployment, Kind, LONG, Options, Sleepers, clis, on, started_for, text, until};
+use crate::support::{
+    COUNTED, Deployment, Kind, LONG, Options, Sleepers, clis, on, started_for, text, until,
+};
 
 fn options() -> Options {
     // A cancel must not take longer than a stop.
@@ -111,6 +113,7 @@ async fn a_worker_that_is_stopped_while_the_model_speaks_hands_the_turn_on(kind:
     let ended = deployment.hurried(&job).await;
 
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("succeeded"), &json!(1)), "{ended}");
+    assert!(text(&ended["result"]["content"]).contains(COUNTED), "{ended}");
     // What the model had been asked, it was not asked a second time: it was told to go on.
     let told = deployment.told_last();
     assert_eq!(told.iter().filter(|text| *text == LONG).count(), 1, "{told:?}");

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::earlier::{self, Continuation};
-use super::link::{self, Link};
+use super::link::Link;
 use super::reading::Reading;
 use super::turn::{Command, Ending, Turn};
 use super::{Agent, failure, input};
@@ -213,9 +213,8 @@ impl EngineSession for Session {
             dying.await;
         }
         if let Some(link) = self.link.take() {
-            if self.reading.is_running() && !grace.is_zero() {
-                link.write(&link::interrupt("close"));
-            }
+            // An interrupt would be a person's word in the conversation, which goes on elsewhere without one.
+            let grace = if self.reading.is_running() { Duration::ZERO } else { grace };
             link.close(grace).await;
         }
     }
