@@ -142,7 +142,9 @@ async fn a_question_of_a_lost_worker_is_closed_and_nothing_runs_for_it(kind: Kin
     let client = deployment.client().clone();
     let ended = client.ended(&text(&job["jobId"])).await;
 
-    // The CLI tells the model that nobody has answered, and the model goes on as it likes.
+    // The CLI tells the model that nobody has answered; we tell it that the call has not run, and that it may go on.
+    let told = deployment.oracle.requests().last().unwrap().json()["messages"].to_string();
+    assert!(told.contains("permission stream was closed has not run"), "{told}");
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("succeeded"), &json!(2)), "{ended}");
     let calls = client.items(&format!("/sessions/{session}/messages")).await;
     let results: Vec<_> = calls.iter().filter(|row| row["role"] == "tool").collect();

@@ -13,7 +13,8 @@ use crate::openai::usage::sum;
 
 /// Told to the model in the place of the message that it has already.
 pub(super) const NOTE: &str = "[The host was interrupted and this turn was cut off. Tool calls without a result may or may not have \
-run: check before you repeat one. Go on with what was asked.]";
+run: check before you repeat one. A call that failed because the permission stream was closed has not run. Go on with what was \
+asked.]";
 
 /// How a turn goes on.
 #[derive(Debug, Default)]

@@ -9,6 +9,10 @@ use super::entry::{Entry, Kind};
 use super::message::{Block, Message};
 use crate::contract::AssistantMessage;
 
+/// The result of a call about which the CLI wanted to ask its host, when that was gone: it did not run, and what the model
+/// made of it was meant for nobody.
+const NOBODY_TO_ASK: &str = "permission stream closed before response received";
+
 /// What has become of the user's message of that id.
 pub(super) fn find(entries: &[Entry], message_id: &str) -> Seen {
     let branch = chain::newest_branch(entries);
@@ -41,6 +45,8 @@ struct Turn {
     open: HashSet<String>,
     last_id: Option<String>,
     has_ended: bool,
+    /// Its host was gone while it ran.
+    is_orphaned: bool,
 }
 
 impl Turn {
@@ -74,7 +80,13 @@ impl Turn {
     }
 
     fn results(&mut self, entry: &Entry) {
-        for result in entry.results() {
+        let results = entry.results();
+        if results.is_empty() {
+            // A prompt, such as our own to go on.
+            self.is_orphaned = false;
+        }
+        for result in results {
+            self.is_orphaned |= !result.success && result.text.contains(NOBODY_TO_ASK);
             self.open.remove(&result.call);
             let name = self.names.get(&result.call).cloned();
             self.said.push(Said::Result {
@@ -89,6 +101,6 @@ impl Turn {
     }
 
     fn is_answered(&self) -> bool {
-        self.has_ended && self.open.is_empty()
+        self.has_ended && self.open.is_empty() && !self.is_orphaned
     }
 }
