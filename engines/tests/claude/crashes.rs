@@ -26,8 +26,9 @@ async fn killed_in_a_tool(host: &Host) -> (InputMessage, String, Vec<EngineEvent
     let mut session = host.open_spec(spec).await;
     let message = session.send(&format!("X = 5\nsleep {} then say slept", forever())).await;
     let events = session.until_asleep().await;
-    assert!(kill_leftovers(&owner) > 1);
     let native = session.native();
+    host.has_kept_a_call(&native).await;
+    assert!(kill_leftovers(&owner) > 1);
     let last = session.rest().await;
     assert!(matches!(last.last(), Some(EngineEvent::Failed(EngineError::Died { .. }))), "{last:?}");
     assert!(!session.0.is_warm());
@@ -114,6 +115,7 @@ async fn a_turn_that_its_host_has_given_back_goes_on_elsewhere() {
     let message = session.send(&format!("X = 5\nsleep {} then say never", forever())).await;
     session.until_asleep().await;
     let native = session.native();
+    host.has_kept_a_call(&native).await;
     session.close().await;
     assert!(!is_asleep());
 

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use roundhouse_engines::claude::transcript::Transcripts;
 use roundhouse_engines::claude::{ClaudeCli, Settings};
 use roundhouse_engines::contract::{
-    Engine, EngineEvent, EngineSession, InputMessage, OpenSession, TurnDone, TurnInput,
+    Engine, EngineEvent, EngineSession, InputMessage, Native, OpenSession, TurnDone, TurnInput,
 };
 use roundhouse_engines::permissions::Permissions;
 use roundhouse_oracle::{Oracle, Protocol, RecordedRequest};
@@ -85,6 +86,19 @@ impl Host {
             cwd: self.path("work"),
             owner: None,
         }
+    }
+
+    /// Waits until the transcript has a call of a tool: the CLI writes it a moment after it runs the tool, and a process that is
+    /// killed before leaves no trace of the call.
+    pub(crate) async fn has_kept_a_call(&self, native: &str) {
+        let native = Native { id: native.to_owned(), cwd: self.path("work") };
+        let transcript = Transcripts::new(self.path("config")).path(&native);
+        let kept = async {
+            while !fs::read_to_string(&transcript).is_ok_and(|text| text.contains("\"tool_use\"")) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(TOO_LONG, kept).await.expect("a call in the transcript");
     }
 
     /// What the model was asked, oldest first.
