@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Deployment, Gate, Kind, on, text};
+use crate::support::{Deployment, Engine, Gate, Kind, on, text};
 
 const INTERRUPTED: &str = "tool: (interrupted: the turn was ended while this ran)";
 
@@ -91,9 +91,8 @@ async fn a_cut_in_a_tool_turn_is_what_the_model_is_shown(kind: Kind) {
     let gate = Gate::closed();
     let first = client.waiting_with("asking", &source, "sleep 0 then say a");
     client.have_it_run(&source, &gate.command("a")).await;
-    let mut events = other.follow(&source, None).await;
     let injected = other.waiting_with("asking", &source, "X = 7");
-    while events.until("chat.user_message").await.data["content"] != "X = 7" {}
+    deployment.in_reach(Engine::OpenAi, &source, "X = 7").await;
     gate.open();
     first.result().await;
     injected.result().await;

@@ -93,7 +93,7 @@ async fn a_message_during_a_tool_is_answered_by_that_turn(kind: Kind, engine: En
     let mut both = Vec::new();
     for message in ["X = 7", "add 1 to x"] {
         both.push(other.waiting_with(engine.asking(), &session, message));
-        while events.until("chat.user_message").await.data["content"] != message {}
+        deployment.in_reach(engine, &session, message).await;
     }
     gate.open();
 

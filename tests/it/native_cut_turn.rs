@@ -16,9 +16,8 @@ async fn a_cut_in_a_tool_turn_is_what_claude_is_shown(kind: Kind) {
     let gate = Gate::closed();
     let first = client.waiting_with(AGENT, &source, "sleep 0 then say a");
     client.have_it_run(&source, &gate.command("a")).await;
-    let mut events = other.follow(&source, None).await;
     let injected = other.waiting_with(AGENT, &source, "X = 7");
-    events.until_handed_on().await;
+    deployment.in_reach(Engine::Claude, &source, "X = 7").await;
     gate.open();
     first.result().await;
     injected.result().await;

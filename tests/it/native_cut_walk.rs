@@ -36,7 +36,7 @@ async fn what_is_displayed_is_what_is_shown_wherever_one_cuts(kind: Kind, engine
                 "a tool"
             }
             2 => {
-                injection(client, engine, &session, step).await;
+                injection(&deployment, engine, &session, step).await;
                 "a message while a tool ran"
             }
             cut => {
@@ -88,21 +88,17 @@ async fn allow(client: &Client, session: &str, until_over: &Waiting) {
 }
 
 /// Says something while a tool runs, and so within its turn.
-async fn injection(client: &Client, engine: Engine, session: &str, step: usize) {
-    let agent = engine.asking();
+async fn injection(deployment: &Deployment, engine: Engine, session: &str, step: usize) {
+    let (client, agent) = (deployment.client(), engine.asking());
     let gate = Gate::closed();
     let first = client.waiting_with(agent, session, &format!("sleep 0 then say gate {step}"));
     let question = client.asked(session).await;
     let input = json!({ "command": gate.command(&format!("gate {step}")) });
     client.decide(session, &question, &json!({ "decision": "allow", "updatedInput": input })).await;
     until("the tool to run", async || (0 < gate.begun()).then_some(())).await;
-    let mut events = client.follow(session, None).await;
     let said = format!("say meanwhile {step}");
     let second = client.waiting_with(agent, session, &said);
-    match engine {
-        Engine::OpenAi => while events.until("chat.user_message").await.data["content"] != said.as_str() {},
-        Engine::Claude => events.until_handed_on().await,
-    }
+    deployment.in_reach(engine, session, &said).await;
     gate.open();
     allow(client, session, &first).await;
     allow(client, session, &second).await;

@@ -57,9 +57,10 @@ impl Deployment {
         native
     }
 
-    /// What a transcript has, entry by entry.
+    /// What a transcript has, entry by entry. A line that is just being written is none yet.
     pub(crate) fn entries(&self, native: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.transcript(native)).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }

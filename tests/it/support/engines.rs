@@ -3,7 +3,7 @@
 use roundhouse_oracle::RecordedRequest;
 use serde_json::Value;
 
-use super::{Deployment, Kind, Options, text};
+use super::{Deployment, Kind, Options, text, until};
 
 /// An engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,23 @@ impl Deployment {
     /// A deployment with agents of an engine.
     pub(crate) async fn of(kind: Kind, engine: Engine) -> Self {
         Self::with(kind, engine.options()).await
+    }
+
+    /// Waits until a message that came meanwhile is where the engine looks for it at its next step: in the mailbox, or in
+    /// Claude Code's own queue, which its transcript tells of.
+    pub(crate) async fn in_reach(&self, engine: Engine, session: &str, message: &str) {
+        let client = self.client();
+        until("a message to be in the engine's reach", async || {
+            let is_there = match engine {
+                Engine::OpenAi => client.messages(session).await.contains(&format!("user: {message}")),
+                Engine::Claude => {
+                    let entries = self.entries(&self.native_of(session).await);
+                    entries.iter().any(|entry| entry["operation"] == "enqueue" && entry["content"] == message)
+                }
+            };
+            is_there.then_some(())
+        })
+        .await;
     }
 
     /// What the model was shown in the request that it answered last: the texts of people, in order, without what an engine

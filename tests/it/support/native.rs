@@ -7,7 +7,7 @@ use roundhouse_oracle::{Protocol, RecordedRequest};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 
-use super::{Client, Deployment, Events, Kind, text, until};
+use super::{Client, Deployment, Kind, text, until};
 
 /// What stands for a result that a cut has taken away, here and there.
 const LOST: &str = "(lost)";
@@ -193,13 +193,6 @@ fn joined(lines: Vec<String>) -> Vec<String> {
         }
     }
     joined
-}
-
-impl Events {
-    /// Reads on until Claude Code was given a message for the turn that runs.
-    pub(crate) async fn until_handed_on(&mut self) {
-        while self.until("job.started").await.data["kind"] != "inject" {}
-    }
 }
 
 /// The processes that have a native session open.
