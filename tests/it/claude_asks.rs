@@ -1,7 +1,6 @@
 //! What Claude Code asks a person: whether it may, which one, and whether a plan is good.
 
 use serde_json::{Value, json};
-use sqlx::Row;
 
 use crate::support::{Client, Deployment, Gate, Kind, Options, claude_agent, on, text};
 
@@ -137,9 +136,14 @@ async fn a_question_of_a_lost_worker_is_closed_and_nothing_runs_for_it(kind: Kin
     let session = deployment.client().session_with("claude-asking").await;
     let job = deployment.client().later_with("claude-asking", &session, SAY).await;
     let first = deployment.client().asked(&session).await;
+    let mut events = deployment.client().follow(&session, None).await;
 
     deployment.replace_worker().await;
     let client = deployment.client().clone();
+    if kind == Kind::Distributed {
+        let closed = events.until("interaction.resolved").await.data;
+        assert_eq!((&closed["interactionId"], &closed["state"]), (&first["id"], &json!("superseded")));
+    }
     let ended = client.ended(&text(&job["jobId"])).await;
 
     // The CLI tells the model that nobody has answered; we tell it that the call has not run, and that it may go on.
@@ -152,12 +156,6 @@ async fn a_question_of_a_lost_worker_is_closed_and_nothing_runs_for_it(kind: Kin
     let late = client.decide(&session, &first, &json!({"decision": "allow"})).await;
     assert_eq!(late.code(), "409 INTERACTION_RESOLVED");
     assert!(client.items(&format!("/sessions/{session}/interactions")).await.is_empty());
-    if kind == Kind::Distributed {
-        let mut database = deployment.database().connection().await;
-        let sql = "SELECT state FROM interactions WHERE id = $1::uuid";
-        let row = sqlx::query(sql).bind(text(&first["id"])).fetch_one(&mut database).await.unwrap();
-        assert_eq!(row.get::<String, _>("state"), "superseded");
-    }
     // Asked anew, a person's answer counts, and it runs once.
     let gate = Gate::closed();
     gate.open();

@@ -118,10 +118,17 @@ async fn a_cancel_while_a_person_is_asked_closes_the_question(kind: Kind, engine
     let first = client.waiting_with(engine.asking(), &session, "sleep 0 then say x");
     let question = client.asked(&session).await;
     assert_eq!(client.session(&session).await["status"], "waiting");
+    let mut events = client.follow(&session, None).await;
 
     assert_eq!(cancel(other, &session).await["cancelled"], true);
 
     assert_eq!(first.result().await["cancelled"], true);
+    let closed = events.until("interaction.resolved").await.data;
+    assert_eq!(
+        (&closed["interactionId"], &closed["state"]),
+        (&question["id"], &json!("cancelled")),
+        "{closed}"
+    );
     let late = client.decide(&session, &question, &json!({ "decision": "allow" })).await;
     assert_eq!(late.code(), "409 INTERACTION_RESOLVED");
     let next = client.chat_with(engine.asking(), Some(&session), "X = 2").await.json();

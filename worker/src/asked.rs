@@ -111,7 +111,7 @@ async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<In
     let decision = resolved.answer.as_ref().map(|answer| answer.decision);
     let kind =
         EventKind::InteractionResolved { interaction_id: resolved.id, state: resolved.state, decision };
-    outbox.push(Standing::Running, scope, kind);
+    outbox.push(Standing::Fact, scope, kind);
     Ok(resolved)
 }
 
@@ -124,11 +124,10 @@ async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<I
 pub(crate) async fn withdraw(turn: Turn<'_>) -> Result<(), StoreError> {
     let Turn { worker, run, outbox, slot, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
-    for interaction_id in persist(run, || store.withdraw(lease)).await? {
-        let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
-        let state = InteractionState::Cancelled;
-        let resolved = EventKind::InteractionResolved { interaction_id, state, decision: None };
-        outbox.push(Standing::Running, scope, resolved);
+    let withdrawn = persist(run, || store.withdraw(lease)).await?;
+    let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
+    for kind in events::closed(&withdrawn, InteractionState::Cancelled) {
+        outbox.push(Standing::Fact, scope, kind);
     }
     slot.resume().await;
     Ok(())

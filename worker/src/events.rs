@@ -2,7 +2,9 @@
 
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{Cut, EventKind, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId};
+use roundhouse_shared::domain::{
+    Cut, EventKind, InteractionId, InteractionState, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId,
+};
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::store::{
     Cancelled, Ended, Finished, Mail, Outcome, Reaped, TurnEnd, TurnOutcome, Worked,
@@ -35,6 +37,9 @@ pub(crate) async fn finished(
     for message in done.messages {
         let scope = Scope { message: Some(message.id), ..turn };
         outbox.push(Standing::Fact, scope, EventKind::MessageCompleted { message: Box::new(message.into()) });
+    }
+    for kind in closed(&done.withdrawn, InteractionState::Cancelled) {
+        outbox.push(Standing::Fact, turn, kind);
     }
     let kind = match done.outcome {
         TurnOutcome::Failed(problem) => EventKind::TurnFailed { problem },
@@ -91,15 +96,17 @@ pub(crate) async fn reaped(worker: &Worker, reaped: Reaped) {
 
 /// A session's claims went back to its mailbox, or ended there.
 pub(crate) async fn taken_back(worker: &Worker, taken: Reaped) {
-    let Reaped { session, turn, next, ended, .. } = taken;
-    let mut kinds = Vec::new();
+    let Reaped { session, turn, superseded, next, ended, .. } = taken;
+    let of_turn = Scope { turn, ..Scope::default() };
+    let superseded = closed(&superseded, InteractionState::Superseded);
+    let mut kinds: Vec<_> = superseded.map(|kind| (of_turn, kind)).collect();
     let problem = ended.iter().find_map(|ended| match &ended.outcome {
         Outcome::Failed(problem) => Some(problem.clone()),
         Outcome::Answered(_) | Outcome::Cut(_) => None,
     });
     // Only turns tell of their failure; a cut's is told to whoever asked for it.
     if let (Some(problem), Some(_)) = (problem, turn) {
-        kinds.push((Scope { turn, ..Scope::default() }, EventKind::TurnFailed { problem }));
+        kinds.push((of_turn, EventKind::TurnFailed { problem }));
     }
     kinds.extend(ended.iter().flat_map(|ended| answered(ended, turn)));
     let events: Vec<_> =
@@ -125,6 +132,18 @@ pub(crate) async fn ring(worker: &Worker, job: SessionJob) {
     if let Err(error) = worker.queue.push(lane, job).await {
         tracing::debug!(error = chain(&error), "could not ring; the sweeper will");
     }
+}
+
+/// What is told of questions that were closed without an answer.
+pub(crate) fn closed(
+    interactions: &[InteractionId],
+    state: InteractionState,
+) -> impl Iterator<Item = EventKind> {
+    interactions.iter().map(move |&interaction_id| EventKind::InteractionResolved {
+        interaction_id,
+        state,
+        decision: None,
+    })
 }
 
 /// What is told of an answered job. A failed one is told with its turn.

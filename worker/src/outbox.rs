@@ -143,15 +143,14 @@ async fn publish_all(worker: Arc<Worker>, run: Arc<Run>, shared: Arc<Shared>) {
         let events: Vec<_> =
             batch.iter().map(|next| NewEvent::new(session, next.at_ms, next.scope, &next.kind)).collect();
         loop {
+            // What a lost run has still to say is not said; what it has written in the store is true.
             if fence.is_some() && !run.is_ours() {
-                return;
+                shared.state().broken |= broken;
+                break;
             }
             match worker.bus.publish(session, fence, numbering, &events).await {
                 Ok(()) => break,
-                Err(BusError::Fenced) => {
-                    run.lost.cancel();
-                    return;
-                }
+                Err(BusError::Fenced) => run.lost.cancel(),
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
         }

@@ -8,8 +8,8 @@ use super::progress::{CallEnd, close_open_calls, store_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
-    Anchor, CANCELLED_TEXT, ChatResult, ContextSource, InteractionState, JobId, JobKind, Lease, Message,
-    MessageId, Role, SessionJob, TurnId, Usage,
+    Anchor, CANCELLED_TEXT, ChatResult, ContextSource, InteractionId, InteractionState, JobId, JobKind,
+    Lease, Message, MessageId, Role, SessionJob, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -94,6 +94,8 @@ pub struct Finished {
     pub ended: Vec<Ended>,
     /// The messages that were stored.
     pub messages: Vec<Message>,
+    /// The questions to people that were still open, and are cancelled now.
+    pub withdrawn: Vec<InteractionId>,
     /// The turn's model calls, of all its attempts.
     pub iterations: i64,
     /// What the turn used, with all its attempts.
@@ -145,7 +147,7 @@ impl Store {
         if !matches!(outcome, TurnOutcome::Answered) {
             messages.extend(close_open_calls(&mut tx, &mut row, end.turn, CallEnd::Interrupted).await?);
         }
-        close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
+        let withdrawn = close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
         if !cancelled {
             give_back(&mut tx, &row, end.turn, &end.undelivered).await?;
         }
@@ -163,7 +165,7 @@ impl Store {
         tx.commit().await?;
         let next = if more { Next::Turn } else { Next::Idle };
         let Totals { iterations, usage, .. } = totals;
-        Ok(Finished { next, ended, messages, iterations, usage, outcome })
+        Ok(Finished { next, ended, messages, withdrawn, iterations, usage, outcome })
     }
 }
 

@@ -94,11 +94,9 @@ impl Store {
     /// Closes the open questions of a run that does not want to know any more; returns which those were.
     pub async fn withdraw(&self, lease: &Lease) -> Result<Vec<InteractionId>, StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
-        let sql = "UPDATE interactions SET state = 'cancelled', resolved_ms = $2 \
-                   WHERE session_id = $1 AND state = 'open' RETURNING id";
-        let closed = tx.all(sql, values![row.id.0, row.now_ms]).await?;
+        let closed = close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
         tx.commit().await?;
-        closed.iter().map(|row| Ok(InteractionId(row.get("id")?))).collect()
+        Ok(closed)
     }
 
     /// A question.
@@ -126,12 +124,14 @@ impl Store {
     }
 }
 
-/// Closes what a run leaves open. Returns how many that were.
+/// Closes what a run leaves open. Returns which those were.
 pub(super) async fn close_interactions(
     tx: &mut Tx,
     row: &Locked,
     state: InteractionState,
-) -> Result<u64, StoreError> {
-    let sql = "UPDATE interactions SET state = $2, resolved_ms = $3 WHERE session_id = $1 AND state = 'open'";
-    tx.run(sql, values![row.id.0, state.as_str(), row.now_ms]).await
+) -> Result<Vec<InteractionId>, StoreError> {
+    let sql = "UPDATE interactions SET state = $2, resolved_ms = $3 \
+               WHERE session_id = $1 AND state = 'open' RETURNING id";
+    let closed = tx.all(sql, values![row.id.0, state.as_str(), row.now_ms]).await?;
+    closed.iter().map(|row| Ok(InteractionId(row.get("id")?))).collect()
 }

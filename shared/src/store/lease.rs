@@ -11,7 +11,8 @@ use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
 use crate::domain::{
-    HeldLease, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
+    HeldLease, InteractionId, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob,
+    TurnId, WorkerId,
 };
 use crate::problem::Problem;
 
@@ -35,6 +36,8 @@ pub struct Reaped {
     pub token: LeaseToken,
     /// The turn that was cut off.
     pub turn: Option<TurnId>,
+    /// The questions to people that were open, and are superseded now.
+    pub superseded: Vec<InteractionId>,
     /// The job to ring for, where the session has mail.
     pub next: Option<SessionJob>,
     /// The jobs that ended with it, because their tries are used up or because they were cancelled.
@@ -149,16 +152,16 @@ async fn take_back(
     attempt: Attempt,
 ) -> Result<Reaped, StoreError> {
     let turn = held.row.active_turn;
-    let mut ended = Vec::new();
+    let (mut ended, mut superseded) = (Vec::new(), Vec::new());
     if let Some(turn) = turn {
         ended = end_hopeless(&mut held, turn, max_attempts).await?;
         let SessionTx { tx, row } = &mut held;
-        let asked = close_interactions(tx, row, InteractionState::Superseded).await?;
+        superseded = close_interactions(tx, row, InteractionState::Superseded).await?;
         let mut open = open_calls(tx, row, turn).await?;
         if ended.is_empty() {
             // A call that waits for a person has not begun, one that has a child finds it again, and none after them has
             // begun: whoever goes on asks anew.
-            let begun = if 0 < asked { Some(0) } else { first_with_child(tx, &open).await? };
+            let begun = if superseded.is_empty() { first_with_child(tx, &open).await? } else { Some(0) };
             open.truncate(begun.unwrap_or(open.len()));
         }
         let closed = close_calls(tx, row, turn, open, CallEnd::Unknown).await?;
@@ -170,7 +173,7 @@ async fn take_back(
     let next = release(&mut held, attempt).await?;
     held.tx.commit().await?;
     let token = held.row.lease_token;
-    Ok(Reaped { session: held.row.id, worker, token, turn, next, ended })
+    Ok(Reaped { session: held.row.id, worker, token, turn, superseded, next, ended })
 }
 
 /// What is told of a job whose workers have all died.
