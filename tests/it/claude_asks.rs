@@ -7,7 +7,7 @@ use crate::support::{Client, Deployment, Gate, Kind, Options, claude_agent, on, 
 const SAY: &str = "sleep 0 then say yes";
 
 fn options() -> Options {
-    Options { workers: 1, lease: "2s", claude: true, ..Options::default() }
+    Options { workers: 1, lease: "4s", claude: true, ..Options::default() }
 }
 
 /// What the agent answers once a person has answered its question.

@@ -10,7 +10,7 @@ fn options() -> Options {
     // A cancel must not take longer than a stop.
     let env = ["ROUNDHOUSE_SHUTDOWN_GRACE", "ROUNDHOUSE_CANCEL_GRACE"];
     let env = env.map(|variable| (variable, "1s".to_owned())).to_vec();
-    Options { lease: "2s", claude: true, env, ..Options::default() }
+    Options { lease: "4s", claude: true, env, ..Options::default() }
 }
 
 /// A turn that runs a tool, which has started processes of its own. Returns its job.

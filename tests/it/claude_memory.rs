@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, Deployment, Kind, Options, on, text};
 
 fn options() -> Options {
-    Options { workers: 1, lease: "2s", claude: true, ..Options::default() }
+    Options { workers: 1, lease: "4s", claude: true, ..Options::default() }
 }
 
 /// What the agent answers, and where its memory came from.

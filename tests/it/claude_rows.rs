@@ -9,7 +9,7 @@ use crate::support::{Client, Deployment, Kind, Options, on, text, until};
 use crate::tools::counted;
 
 fn options() -> Options {
-    Options { workers: 1, lease: "2s", claude: true, ..Options::default() }
+    Options { workers: 1, lease: "4s", claude: true, ..Options::default() }
 }
 
 async fn rows(client: &Client, session: &str) -> Vec<Value> {

@@ -24,7 +24,7 @@ fn repeats() -> Reply {
 async fn clerk(kind: Kind, servers: &str, replies: Vec<Reply>) -> (Deployment, Server) {
     let model = Server::start(replies).await;
     let agents = agent("clerk", &model.base_url, &format!("[agents.clerk.mcp]\n{servers}"));
-    let options = Options { workers: 1, lease: "2s", agents, ..Options::default() };
+    let options = Options { workers: 1, lease: "4s", agents, ..Options::default() };
     (Deployment::with(kind, options).await, model)
 }
 

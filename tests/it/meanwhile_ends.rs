@@ -187,7 +187,7 @@ async fn a_cancel_and_the_end_have_one_outcome(kind: Kind, engine: Engine) {
 on_every_engine!(messages_that_waited_when_the_worker_died_are_answered: Embedded, Distributed);
 async fn messages_that_waited_when_the_worker_died_are_answered(kind: Kind, engine: Engine) {
     let mut options = engine.options();
-    options.lease = "2s";
+    options.lease = "4s";
     let mut deployment = Deployment::with(kind, options).await;
     let agent = engine.asking();
     let session = deployment.client().session_with(agent).await;

@@ -64,7 +64,7 @@ async fn at_eleven(client: &Client) -> (String, i64) {
 
 on!(a_native_cut_outlives_the_workers_that_die_over_it: Distributed);
 async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
-    let options = Options { workers: 1, lease: "2s", ..Engine::Claude.options() };
+    let options = Options { workers: 1, lease: "4s", ..Engine::Claude.options() };
     let mut deployment = Deployment::with(kind, options).await;
     let client = deployment.client().clone();
     let sessions = join_all((0..3).map(|_| at_eleven(&client))).await;
@@ -109,7 +109,7 @@ async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
 
 on!(what_was_left_unanswered_is_told_once_whoever_dies: Embedded, Distributed);
 async fn what_was_left_unanswered_is_told_once_whoever_dies(kind: Kind) {
-    let options = Options { lease: "2s", ..Engine::Claude.options() };
+    let options = Options { lease: "4s", ..Engine::Claude.options() };
     let mut deployment = Deployment::with(kind, options).await;
     let client = deployment.client().clone();
     let (session, _) = at_eleven(&client).await;
