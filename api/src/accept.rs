@@ -96,6 +96,11 @@ pub(crate) async fn accept(
 }
 
 /// Cancels what a session does.
+/// Whether the model has the message of a job that is not answered yet. Where the store is away, nobody knows.
+pub(crate) async fn is_consumed(app: &App, job: JobId) -> bool {
+    app.store.is_consumed(job).await.unwrap_or_default()
+}
+
 pub(crate) async fn cancel_session(app: &App, session: SessionId) -> Result<Cancelled, ApiProblem> {
     let cancelled = app.store.cancel_session(session).await?;
     app.announcer.cancelled(session, &cancelled).await;

@@ -13,7 +13,7 @@ use roundhouse_shared::store::Outcome;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::accept::Accepted;
+use crate::accept::{Accepted, is_consumed};
 use crate::app::Shared;
 use crate::problem::ApiProblem;
 use crate::request::Context;
@@ -185,6 +185,10 @@ impl RequestStream {
 
     async fn give_up(&mut self) {
         let last = self.accepted.waiting.look(&self.app.store).await;
+        if last.is_none() && is_consumed(&self.app, self.accepted.job).await {
+            self.answer_by = Instant::now() + NEVER;
+            return;
+        }
         let timeout = || Outcome::Failed(ApiProblem::new(Code::InjectionTimeout).problem);
         self.end(last.unwrap_or_else(timeout));
     }

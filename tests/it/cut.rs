@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Deployment, Engine, Gate, Kind, on, text};
 
-const INTERRUPTED: &str = "tool: (interrupted: the turn was ended while this ran)";
+const INTERRUPTED: &str = "tool: (interrupted: the turn was ended before this had a result)";
 
 on!(a_trim_is_forgotten_and_told: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn a_trim_is_forgotten_and_told(kind: Kind) {

@@ -32,6 +32,7 @@ mod freeze;
 mod idempotency;
 mod input;
 mod limits;
+mod mailbox;
 mod mcp;
 mod meanwhile;
 mod meanwhile_ends;

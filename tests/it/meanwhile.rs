@@ -60,8 +60,18 @@ async fn a_message_while_the_model_speaks_is_a_turn_of_its_own(kind: Kind, engin
             (&json!(COUNTED), &json!(false)),
             "round {round}"
         );
-        let delivered = second.until("injection.delivered").await.data;
-        let second = end(second).await;
+        let mut events = vec![accepted];
+        events.append(&mut second.all().await);
+        let second = events.last().unwrap().data.clone();
+        let of = |name: &str| events.iter().filter(|event| event.name == name).collect::<Vec<_>>();
+        let [delivered] = of("injection.delivered")[..] else { panic!("{events:?}") };
+        let delivered = &delivered.data;
+        // Its stream has what is said to it, and nothing of what was said to others.
+        let said: String = of("message.delta").iter().map(|event| text(&event.data["text"])).collect();
+        assert_eq!(said, second["content"], "{events:?}");
+        for once in ["job.started", "message.completed", "turn.completed"] {
+            assert_eq!(of(once).len(), 1, "{once}: {events:?}");
+        }
         assert_eq!(second["content"], format!("second {round}"), "{second}");
         assert_eq!((&second["injected"], &second["cancelled"]), (&json!(true), &json!(false)));
         assert_ne!(second["turnId"], first["turnId"]);

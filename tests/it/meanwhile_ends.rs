@@ -102,8 +102,7 @@ async fn a_cancel_during_a_tool_ends_all_who_wait(kind: Kind, engine: Engine) {
     sleepers.are(0).await;
     assert_eq!(client.session(&session).await["status"], "idle");
     let next = client.chat_with(agent, Some(&session), "what is x").await.json();
-    assert!(text(&next["content"]).ends_with("X = 5"), "{next}");
-    assert_eq!(next["cancelled"], false);
+    assert_eq!((&next["content"], &next["cancelled"]), (&json!("X = 5"), &json!(false)));
     // Nothing of what was cancelled is answered later.
     let again = client.chat_with(agent, Some(&session), "add 1 to x").await.json();
     assert_eq!(again["content"], "X = 6");
@@ -131,8 +130,9 @@ async fn a_cancel_while_a_person_is_asked_closes_the_question(kind: Kind, engine
     );
     let late = client.decide(&session, &question, &json!({ "decision": "allow" })).await;
     assert_eq!(late.code(), "409 INTERACTION_RESOLVED");
+    // What was cancelled is not done with the next message.
     let next = client.chat_with(engine.asking(), Some(&session), "X = 2").await.json();
-    assert!(text(&next["content"]).ends_with("X = 2"), "{next}");
+    assert_eq!(next["content"], "X = 2");
     deployment.end().await;
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Deployment, Engine, Gate, Kind, native_of, on, text};
 
 const AGENT: &str = "claude-asking";
-const INTERRUPTED: &str = "tool: (interrupted: the turn was ended while this ran)";
+const INTERRUPTED: &str = "tool: (interrupted: the turn was ended before this had a result)";
 
 on!(a_cut_in_a_tool_turn_is_what_claude_is_shown: Embedded, Distributed);
 async fn a_cut_in_a_tool_turn_is_what_claude_is_shown(kind: Kind) {

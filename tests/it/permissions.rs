@@ -216,6 +216,29 @@ async fn a_worker_that_dies_while_it_waits_is_replaced_by_one_that_asks_anew(kin
     deployment.end().await;
 }
 
+on!(an_answer_to_a_worker_that_is_dead_counts_for_the_next_one: Distributed);
+async fn an_answer_to_a_worker_that_is_dead_counts_for_the_next_one(kind: Kind) {
+    for agent in ["asking", "tooled"] {
+        let options = Options { workers: 1, lease: "4s", ..Options::default() };
+        let mut deployment = Deployment::with(kind, options).await;
+        let client = deployment.client().clone();
+        let session = client.session_with(agent).await;
+        let message = if agent == "asking" { SAY } else { "ask: which one?" };
+        let caller = client.waiting_with(agent, &session, message);
+        let asked = client.asked(&session).await;
+
+        deployment.workers[0].kill().await;
+        let answer = json!({"decision": "allow", "message": "the blue one"});
+        assert_eq!(decide(&client, &session, &asked, answer).await.status, 200);
+        deployment.add_worker();
+
+        let content = text(&caller.result().await["content"]);
+        assert_eq!(content.trim(), if agent == "asking" { "hi" } else { "the blue one" });
+        assert!(no_questions(&client, &session).await, "it is asked once");
+        deployment.end().await;
+    }
+}
+
 async fn decide(client: &Client, session: &str, question: &Value, answer: Value) -> Answer {
     client.decide(session, question, &answer).await
 }

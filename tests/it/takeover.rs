@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{COUNTED, Deployment, Gate, Kind, LONG, Options, Sleepers, on, text, until};
+use crate::support::{
+    COUNTED, Deployment, Gate, Kind, LONG, ORACLE, Options, Sleepers, agent, on, text, until,
+};
 use crate::tools::{cancel, counted};
 
 fn one_worker() -> Options {
@@ -57,6 +59,49 @@ async fn a_tool_that_had_ended_is_not_run_again(kind: Kind) {
     assert!(text(&result["content"]).contains("said once"), "{result}");
     assert_eq!(gate.begun(), 1);
     is_whole(&deployment, &session, result).await;
+    deployment.end().await;
+}
+
+on!(a_cancel_between_two_workers_ends_the_child_too: Distributed);
+async fn a_cancel_between_two_workers_ends_the_child_too(kind: Kind) {
+    let options = Options { workers: 1, lease: "4s", ..Options::default() };
+    let mut deployment = Deployment::with(kind, options).await;
+    let client = deployment.client().clone();
+    let parent = client.session_with("foreman").await;
+    let job = client.later_with("foreman", &parent, &format!("spawn oracle: {LONG}")).await;
+    let child = until("a child", async || client.children_of(&parent).await.pop()).await;
+    deployment.worker_of(&child).await;
+
+    deployment.workers[0].kill().await;
+    cancel(deployment.other(), &parent).await;
+    deployment.add_worker();
+
+    assert_eq!(client.ended(&text(&job["jobId"])).await["state"], "cancelled");
+    let of_child = client.items(&format!("/jobs?sessionId={child}")).await;
+    assert_eq!(client.ended(&text(&of_child[0]["id"])).await["state"], "cancelled");
+    deployment.end().await;
+}
+
+on!(a_spawn_that_a_person_has_allowed_is_not_asked_about_again: Distributed);
+async fn a_spawn_that_a_person_has_allowed_is_not_asked_about_again(kind: Kind) {
+    let asks = "tools = [\"spawn_agent\"]\npermissions = { ask = [\"spawn_agent\"] }";
+    let agents = agent("careful", &format!("{ORACLE}/v1"), asks);
+    let options = Options { workers: 1, lease: "4s", agents, ..Options::default() };
+    let mut deployment = Deployment::with(kind, options).await;
+    let client = deployment.client().clone();
+    let parent = client.session_with("careful").await;
+    let job = text(&client.later_with("careful", &parent, &format!("spawn oracle: {LONG}")).await["jobId"]);
+    let question = client.asked(&parent).await;
+    client.decide(&parent, &question, &json!({"decision": "allow"})).await;
+    let child = until("a child", async || client.children_of(&parent).await.pop()).await;
+    deployment.worker_of(&child).await;
+
+    deployment.replace_worker().await;
+    let job = deployment.hurried(&job).await;
+
+    assert_eq!((&job["attempt"], &job["state"]), (&json!(2), &json!("succeeded")), "{job}");
+    assert!(text(&job["result"]["content"]).contains(COUNTED), "{job}");
+    has_one_child(&deployment, &parent, 2).await;
     deployment.end().await;
 }
 

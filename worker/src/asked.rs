@@ -1,12 +1,13 @@
 //! What an engine asks of us: a person's word, or another agent's work. Its turn waits, without its slot.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use roundhouse_engines::contract::{Answer, Asked, ToolCall};
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{
-    Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind, InteractionState,
-    JobId, MessageId, Scope, SessionId,
+    Agent, Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind,
+    InteractionState, JobId, MessageId, Scope, SessionId,
 };
 use roundhouse_shared::store::{NewInteraction, NewSession, Outcome, Spawn, StoreError};
 use serde_json::{Value, json};
@@ -30,29 +31,45 @@ pub(crate) async fn find_out(
     calling: Option<MessageId>,
     id: String,
     asked: Asked,
-) -> Result<(String, Answer), StoreError> {
+) -> Result<Option<(String, Answer)>, StoreError> {
     let answer = match asked {
+        // It was allowed before the turn was cut off.
+        Asked::Permission { call } if has_child(turn, calling, &call).await? => Answer::Allow { input: None },
         Asked::Permission { call } => {
             let payload = permission(&call);
             permitted(ask(turn, InteractionKind::Permission, payload).await?)
         }
         Asked::Plan(plan) => permitted(ask(turn, InteractionKind::Plan, plan).await?),
         Asked::Question(questions) => answered(ask(turn, InteractionKind::Question, questions).await?),
-        Asked::Spawn { call, agent, message, wait } => {
-            let (store, turn_id) = (&turn.worker.store, turn.mail.turn);
-            // A turn that goes on after a crash has its calls from the store.
-            let calling = match calling {
-                Some(calling) => Some(calling),
-                None => persist(turn.run, || store.calling(turn_id)).await?,
-            };
-            match calling {
-                Some(calling) => spawn(turn, calling, &call, &agent, message, wait).await?,
-                None => Answer::Deny("no message asked for this".to_owned()),
-            }
-        }
+        Asked::Spawn { call, agent, message, wait } => match calling_message(turn, calling).await? {
+            Some(calling) => spawn(turn, calling, &call, &agent, message, wait).await?,
+            None => Answer::Deny("no message asked for this".to_owned()),
+        },
     };
     turn.slot.resume().await;
-    Ok((id, answer))
+    Ok(Some((id, answer)))
+}
+
+/// The message whose tools are called. A turn that goes on after a crash has its calls from the store.
+async fn calling_message(
+    turn: Turn<'_>,
+    calling: Option<MessageId>,
+) -> Result<Option<MessageId>, StoreError> {
+    let (store, turn_id) = (&turn.worker.store, turn.mail.turn);
+    match calling {
+        Some(calling) => Ok(Some(calling)),
+        None => persist(turn.run, || store.calling(turn_id)).await,
+    }
+}
+
+/// Whether an attempt of this turn that was cut off has had this call done by a child.
+async fn has_child(turn: Turn<'_>, calling: Option<MessageId>, call: &ToolCall) -> Result<bool, StoreError> {
+    let store = &turn.worker.store;
+    if !turn.mail.continued {
+        return Ok(false);
+    }
+    let Some(calling) = calling_message(turn, calling).await? else { return Ok(false) };
+    persist(turn.run, || store.has_child(calling, &call.id)).await
 }
 
 fn permission(call: &ToolCall) -> Value {
@@ -83,36 +100,35 @@ fn answered(asked: Interaction) -> Answer {
     }
 }
 
-/// Asks a person, and waits for the first answer or until the time is up.
+/// Asks a person, and waits for the first answer or until the time is up. The answer is used up with that.
 async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<Interaction, StoreError> {
     let Turn { worker, run, outbox, slot, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
     let patience = worker.limits.interaction_timeout;
     let new = NewInteraction { turn: mail.turn, kind, payload, open_ms: patience.millis() };
     let mut notices = worker.bus.notices();
-    let asked = persist(run, || store.ask(lease, new.clone())).await?;
+    let mut asked = persist(run, || store.ask(lease, new.clone())).await?;
     let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
-    let requested = EventKind::InteractionRequested { interaction: Box::new(asked.clone().into()) };
-    outbox.push(Standing::Running, scope, requested);
-    slot.rest();
+    if asked.state == InteractionState::Open {
+        let requested = EventKind::InteractionRequested { interaction: Box::new(asked.clone().into()) };
+        outbox.push(Standing::Running, scope, requested);
+        slot.rest();
+    }
     let until = Instant::now() + patience.0;
-    let resolved = loop {
+    while asked.state == InteractionState::Open {
         let look = until.min(Instant::now() + LOOK);
         let rung = |notice: &Notice| matches!(notice, Notice::Resolved(_, id) if *id == asked.id);
         let _ = timeout_at(look, heard(&mut notices, rung)).await;
-        let now = read(turn, lease.session, asked.id).await?;
-        if now.state != InteractionState::Open {
-            break now;
+        asked = read(turn, lease.session, asked.id).await?;
+        if asked.state == InteractionState::Open && until <= Instant::now() {
+            asked = persist(run, || store.expire(lease, asked.id)).await?;
         }
-        if until <= Instant::now() {
-            break persist(run, || store.expire(lease, asked.id)).await?;
-        }
-    };
-    let decision = resolved.answer.as_ref().map(|answer| answer.decision);
-    let kind =
-        EventKind::InteractionResolved { interaction_id: resolved.id, state: resolved.state, decision };
+    }
+    persist(run, || store.take_answer(lease, asked.id)).await?;
+    let decision = asked.answer.as_ref().map(|answer| answer.decision);
+    let kind = EventKind::InteractionResolved { interaction_id: asked.id, state: asked.state, decision };
     outbox.push(Standing::Fact, scope, kind);
-    Ok(resolved)
+    Ok(asked)
 }
 
 async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<Interaction, StoreError> {
@@ -120,8 +136,8 @@ async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<I
     persist(turn.run, || store.interaction(session, id)).await?.ok_or(StoreError::LeaseLost)
 }
 
-/// The engine does not want the answer any more.
-pub(crate) async fn withdraw(turn: Turn<'_>) -> Result<(), StoreError> {
+/// The engine does not want the answer any more. A turn that `goes_on` needs its slot again.
+pub(crate) async fn withdraw(turn: Turn<'_>, goes_on: bool) -> Result<Option<(String, Answer)>, StoreError> {
     let Turn { worker, run, outbox, slot, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
     let withdrawn = persist(run, || store.withdraw(lease)).await?;
@@ -129,8 +145,10 @@ pub(crate) async fn withdraw(turn: Turn<'_>) -> Result<(), StoreError> {
     for kind in events::closed(&withdrawn, InteractionState::Cancelled) {
         outbox.push(Standing::Fact, scope, kind);
     }
-    slot.resume().await;
-    Ok(())
+    if goes_on {
+        slot.resume().await;
+    }
+    Ok(None)
 }
 
 /// Waits until the bell rings for this, or may have.
@@ -157,10 +175,9 @@ async fn spawn(
 ) -> Result<Answer, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
-    let Some(Runnable { agent: known, .. }) = worker.engines.get(agent) else {
-        let mut names: Vec<_> = worker.engines.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        return Ok(Answer::Deny(format!("there is no agent {agent:?}; there are: {}", names.join(", "))));
+    let known = match known(turn, agent).await? {
+        Ok(known) => known,
+        Err(why) => return Ok(Answer::Deny(why)),
     };
     if persist(run, || store.depth(lease.session, DEPTH)).await? == DEPTH {
         return Ok(Answer::Deny(format!("agents that start agents are nested {DEPTH} deep already")));
@@ -184,16 +201,13 @@ async fn spawn(
     };
     let notices = worker.bus.notices();
     let child = persist(run, || store.spawn(lease, &spawn)).await?;
-    let guard = Child { turn, job: child.job, waited_for: wait };
     events::ring(worker, child).await;
     if !wait {
         let session = child.session;
         return Ok(Answer::Text(format!("started in session {session}; its answer will come as a message")));
     }
     turn.slot.rest();
-    let outcome = ended(turn, child.job, notices).await?;
-    guard.has_ended();
-    Ok(match outcome {
+    Ok(match ended(turn, child.job, notices).await? {
         Outcome::Answered(result) if result.cancelled => Answer::Deny(result.content),
         Outcome::Answered(result) => Answer::Text(result.content),
         Outcome::Cut(_) => Answer::Deny("the agent was not asked".to_owned()),
@@ -202,6 +216,25 @@ async fn spawn(
             Answer::Deny(format!("the agent failed: {why}"))
         }
     })
+}
+
+/// An agent that a child can have, or what the model is told instead. It may be one that only another worker can run.
+async fn known(turn: Turn<'_>, agent: &str) -> Result<Result<Agent, String>, StoreError> {
+    let Turn { worker, run, .. } = turn;
+    if let Some(Runnable { agent, .. }) = worker.engines.get(agent) {
+        return Ok(Ok(agent.clone()));
+    }
+    let workers = persist(run, || worker.store.workers()).await?;
+    let all: BTreeMap<_, _> = workers
+        .iter()
+        .flat_map(|worker| &worker.agents)
+        .filter(|status| status.available)
+        .map(|status| (status.agent.name.as_str(), &status.agent))
+        .collect();
+    Ok(all.get(agent).map(|&found| found.clone()).ok_or_else(|| {
+        let names: Vec<_> = all.keys().copied().collect();
+        format!("there is no agent {agent:?} that can work now; there are: {}", names.join(", "))
+    }))
 }
 
 async fn ended(turn: Turn<'_>, job: JobId, mut notices: Receiver<Notice>) -> Result<Outcome, StoreError> {
@@ -213,35 +246,5 @@ async fn ended(turn: Turn<'_>, job: JobId, mut notices: Receiver<Notice>) -> Res
         }
         let rung = |notice: &Notice| matches!(notice, Notice::Ended(_, ended) if *ended == job);
         let _ = timeout_at(Instant::now() + LOOK, heard(&mut notices, rung)).await;
-    }
-}
-
-/// A child that its parent waits for: where the parent's turn is ended before, so is the child's.
-struct Child<'a> {
-    turn: Turn<'a>,
-    job: JobId,
-    waited_for: bool,
-}
-
-impl Child<'_> {
-    fn has_ended(mut self) {
-        self.waited_for = false;
-    }
-}
-
-impl Drop for Child<'_> {
-    fn drop(&mut self) {
-        // A run that lost its lease, or is handed back, leaves the child to whoever goes on.
-        let Turn { worker, run, .. } = self.turn;
-        if !self.waited_for || !run.is_ours() || worker.lifecycle.hard().is_cancelled() {
-            return;
-        }
-        let (worker, job) = (worker.clone(), self.job);
-        worker.lifecycle.clone().spawn(async move {
-            match worker.store.cancel_job(job).await {
-                Ok((session, cancelled)) => events::cancelled(&worker, session, cancelled).await,
-                Err(error) => tracing::warn!(job.id = %job, %error, "could not cancel a child"),
-            }
-        });
     }
 }

@@ -21,9 +21,14 @@ impl Claims {
         Self { first: jobs.len(), jobs, delivered: HashSet::new() }
     }
 
-    /// One that came meanwhile.
-    pub(crate) fn add(&mut self, job: &Claimed) {
-        self.jobs.push((job.job, job.kind));
+    /// Those that came meanwhile.
+    pub(crate) fn add(&mut self, jobs: &[Claimed]) {
+        self.jobs.extend(jobs.iter().map(|job| (job.job, job.kind)));
+    }
+
+    /// How many the engine has not shown to have delivered.
+    pub(crate) fn waiting(&self) -> usize {
+        self.jobs.len() - self.delivered.len()
     }
 
     /// Those of these ids that are the turn's and were not known to be delivered. They are now.
@@ -78,7 +83,7 @@ mod tests {
     fn claims() -> (Claims, [Claimed; 3]) {
         let jobs = [job(JobKind::Chat), job(JobKind::Inject), job(JobKind::Inject)];
         let mut claims = Claims::of(&jobs[..1]);
-        jobs[1..].iter().for_each(|job| claims.add(job));
+        claims.add(&jobs[1..]);
         (claims, jobs)
     }
 

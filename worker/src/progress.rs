@@ -8,7 +8,7 @@ use roundhouse_engines::contract::{
 };
 use roundhouse_shared::domain::{ContextSource, EventKind, JobId, JobKind, MessageId, Scope, Usage};
 use roundhouse_shared::store::{
-    Claimed, Mail, Meanwhile, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
+    MOST_MERGED, Mail, Meanwhile, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
 };
 
 use crate::claims::Claims;
@@ -202,19 +202,21 @@ impl<'a> Progress<'a> {
         let drained = persist(run, || store.drain_more(&run.lease, turn, Meanwhile::Boundary)).await?;
         for Together { jobs, consumed_seq } in &drained {
             self.places.push(*consumed_seq);
-            self.claimed(jobs);
+            self.claims.add(jobs);
             self.has_reached(&jobs.iter().map(|job| job.job.to_string()).collect::<Vec<_>>());
         }
         engine.proceed(drained.iter().map(|group| translate::together(&group.jobs)).collect()).await;
         Ok(())
     }
 
-    /// Hands on what was sent meanwhile to an engine that decides itself when the model has it.
+    /// Hands on what was sent meanwhile to an engine that decides itself when the model has it. What waits there at the
+    /// turn's end is the next turn, and no more than can be.
     pub(crate) async fn inject(&mut self, engine: &mut dyn EngineSession) -> Result<(), StoreError> {
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        let drained = persist(run, || store.drain_more(&run.lease, turn, Meanwhile::AnyTime)).await?;
+        let to = Meanwhile::AnyTime { room: MOST_MERGED.saturating_sub(self.claims.waiting()) };
+        let drained = persist(run, || store.drain_more(&run.lease, turn, to)).await?;
         for Together { jobs, .. } in &drained {
-            self.claimed(jobs);
+            self.claims.add(jobs);
             for job in jobs {
                 if engine.inject(translate::input(job)).await == Injected::NotNow {
                     tracing::debug!(job.id = %job.job, "the engine does not take this now");
@@ -222,14 +224,6 @@ impl<'a> Progress<'a> {
             }
         }
         Ok(())
-    }
-
-    fn claimed(&mut self, jobs: &[Claimed]) {
-        for job in jobs {
-            self.claims.add(job);
-            let scope = Scope { job: Some(job.job), ..self.scope };
-            self.outbox.push(Standing::Running, scope, EventKind::JobStarted { kind: job.kind });
-        }
     }
 
     /// The engine shows that the model has these.
@@ -245,6 +239,10 @@ impl<'a> Progress<'a> {
 
     fn has_reached(&mut self, ids: &[String]) -> Vec<JobId> {
         let fresh = self.claims.deliver(ids);
+        for &(job, kind) in fresh.iter().filter(|(job, _)| !self.claims.is_first(*job)) {
+            let scope = Scope { job: Some(job), ..self.scope };
+            self.outbox.push(Standing::Running, scope, EventKind::JobStarted { kind });
+        }
         let injected = fresh.iter().filter(|(_, kind)| *kind == JobKind::Inject).map(|(job, _)| *job);
         let merged: Vec<_> = injected.collect();
         for job in &merged {

@@ -1,12 +1,13 @@
 //! The actor: a session is run turn by turn until it has no mail.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use roundhouse_shared::domain::Lease;
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::Slot;
-use roundhouse_shared::store::{Mail, Next, StoreError};
+use roundhouse_shared::store::{Mail, Next, StoreError, TurnOutcome};
 
 use crate::outbox::Outbox;
 use crate::registry::Run;
@@ -56,21 +57,27 @@ async fn turns(
             }
         };
         let next = done.next;
+        // A cancel that was granted in the last moment: the engine knows nothing of it.
+        let cancelled_late =
+            matches!(done.outcome, TurnOutcome::Cancelled) && !matches!(end.outcome, TurnOutcome::Cancelled);
         events::finished(worker, lease.session, outbox, &mail, done).await;
-        mail = match next {
-            Next::Idle => return Ok(()),
-            Next::Turn if worker.lifecycle.soft().is_cancelled() => return hand_back(worker, run).await,
+        let stops = worker.lifecycle.soft().is_cancelled();
+        let following = match next {
+            Next::Idle => None,
             // A turn that was ended while it waited has left its slot to others.
-            Next::Turn if !has_slot(worker, run, slot).await => return hand_back(worker, run).await,
+            Next::Turn if stops || !has_slot(worker, run, slot).await => None,
             // A cancel may have taken the mail since: then the lease is given back as it is.
-            Next::Turn => {
-                let Some(mail) = persist(run, || worker.store.drain(lease)).await? else {
-                    // An engine that has taken such a message already must not go on with it.
-                    worker.warm.end(worker, lease.session).await;
-                    return hand_back(worker, run).await;
-                };
-                mail
-            }
+            Next::Turn => persist(run, || worker.store.drain(lease)).await?,
+        };
+        // What the engine has taken already it must not do, unless that is the turn that follows.
+        let jobs: HashSet<_> = following.iter().flat_map(|mail| &mail.jobs).map(|next| next.job).collect();
+        if cancelled_late || !end.undelivered.iter().all(|job| jobs.contains(job)) {
+            worker.warm.end(worker, lease.session).await;
+        }
+        mail = match (following, next) {
+            (Some(mail), _) => mail,
+            (None, Next::Turn) => return hand_back(worker, run).await,
+            (None, Next::Idle) => return Ok(()),
         };
     }
 }

@@ -1,4 +1,4 @@
-//! The sweeper: mail whose ring was lost is rung for again.
+//! The sweeper: mail whose ring was lost is rung for again, and work that nobody waits for any more is ended.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,8 @@ use crate::{Worker, events};
 
 /// Sessions rung for in one round.
 const ROUND: i64 = 500;
+/// Children ended in one round.
+const ORPHANS: i64 = 50;
 /// How long a ring may wait in a queue that has others before it counts as lost.
 const BACKLOG: Duration = Duration::from_mins(1);
 /// How long the queue may be away before a worker runs what it finds by itself.
@@ -25,6 +27,9 @@ pub(crate) async fn run(worker: Arc<Worker>) {
         tick.tick().await;
         if let Err(error) = round(&worker, &mut away_since).await {
             tracing::debug!(error = chain(&error), "could not look for forgotten mail");
+        }
+        if let Err(error) = end_orphans(&worker).await {
+            tracing::debug!(error = chain(&error), "could not look for children that nobody waits for");
         }
     }
 }
@@ -55,6 +60,18 @@ async fn round(worker: &Arc<Worker>, away_since: &mut Option<Instant>) -> Result
             events::ring(worker, job).await;
         } else if let Err(error) = worker.queue.offer(Lane::Chat, job) {
             tracing::debug!(error = chain(&error), "could not take a forgotten job");
+        }
+    }
+    Ok(())
+}
+
+/// A turn that waits for a child may end in many ways; that of the child follows from it, however it did.
+async fn end_orphans(worker: &Worker) -> Result<(), StoreError> {
+    for job in worker.store.orphans(ORPHANS).await? {
+        match worker.store.cancel_job(job).await {
+            Ok((session, cancelled)) => events::cancelled(worker, session, cancelled).await,
+            Err(StoreError::JobNotFound | StoreError::SessionNotFound) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(())

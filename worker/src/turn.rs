@@ -116,8 +116,9 @@ async fn follow(
             }
             answered = found_out(&mut asking) => {
                 asking = None;
-                let (id, answer) = answered?;
-                engine.answer(&id, answer).await;
+                if let Some((id, answer)) = answered? {
+                    engine.answer(&id, answer).await;
+                }
                 continue;
             }
             event = engine.next() => match progress.take(engine, event).await? {
@@ -128,8 +129,7 @@ async fn follow(
                     continue;
                 }
                 Taken::Withdrawn => {
-                    asking = None;
-                    withdraw(turn).await?;
+                    asking = Some(withdraw(turn, ending.is_none()).boxed());
                     continue;
                 }
                 // What was asked of the engine decides, also where it was just done by itself.
@@ -153,10 +153,10 @@ async fn mail_has_come(run: &Run, look: Instant) {
     }
 }
 
-type Asking<'a> = Option<BoxFuture<'a, Result<(String, Answer), StoreError>>>;
+type Asking<'a> = Option<BoxFuture<'a, Result<Option<(String, Answer)>, StoreError>>>;
 
-/// The answer to what the engine asked; never, where it asked for nothing.
-async fn found_out(asking: &mut Asking<'_>) -> Result<(String, Answer), StoreError> {
+/// The answer to what the engine asked, if it still wants one; never, where it asked for nothing.
+async fn found_out(asking: &mut Asking<'_>) -> Result<Option<(String, Answer)>, StoreError> {
     match asking {
         Some(asking) => asking.await,
         None => std::future::pending().await,

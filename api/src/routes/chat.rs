@@ -12,8 +12,9 @@ use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{ChatResult, JobId, JobKind, SessionId};
 use roundhouse_shared::store::Outcome;
 use serde::Serialize;
+use tokio::time::Instant;
 
-use crate::accept::{Accepted, accept};
+use crate::accept::{Accepted, accept, is_consumed};
 use crate::admit::{ChatRequest, IdempotencyKey, admission, session_of};
 use crate::app::Shared;
 use crate::extract::{Json, Path};
@@ -131,15 +132,24 @@ async fn answer(app: &Shared, mut accepted: Accepted) -> Result<Response, ApiPro
     let patience = if injected { app.limits.injection_timeout } else { app.limits.json_wait_timeout };
     // A job of our own cannot have ended unheard; one of an earlier request can.
     let mut outcome = if accepted.replayed { accepted.waiting.look(&app.store).await } else { None };
-    if outcome.is_none() {
+    let mut consumed = !injected;
+    let asked = Instant::now();
+    let mut until = asked + patience.0;
+    while outcome.is_none() {
         outcome = tokio::select! {
             outcome = accepted.waiting.outcome() => Some(outcome),
-            () = tokio::time::sleep(patience.0) => accepted.waiting.look(&app.store).await,
+            () = tokio::time::sleep_until(until) => accepted.waiting.look(&app.store).await,
             () = app.lifecycle.hard().cancelled() => {
                 accepted.guard.disarm();
                 return Ok(later(accepted.session, accepted.job));
             }
         };
+        // The model works on it: it is answered as any message.
+        if outcome.is_some() || consumed || !is_consumed(app, accepted.job).await {
+            break;
+        }
+        consumed = true;
+        until = asked + app.limits.json_wait_timeout.0;
     }
     accepted.guard.disarm();
     let told = |problem: ApiProblem| problem.about(accepted.session, accepted.job);
@@ -147,7 +157,7 @@ async fn answer(app: &Shared, mut accepted: Accepted) -> Result<Response, ApiPro
         Some(Outcome::Answered(result)) => Ok(Reply(result).into_response()),
         Some(Outcome::Failed(problem)) => Err(told(problem.into())),
         Some(Outcome::Cut(_)) => Err(told(ApiProblem::new(Code::Internal))),
-        None if injected => Err(told(ApiProblem::new(Code::InjectionTimeout))),
+        None if !consumed => Err(told(ApiProblem::new(Code::InjectionTimeout))),
         None => Ok(later(accepted.session, accepted.job)),
     }
 }

@@ -41,8 +41,8 @@ impl Store {
         Ok(cancelled)
     }
 
-    /// Cancels one job: at once where no turn has taken it, by way of its turn where one has. An ended job is left
-    /// alone.
+    /// Cancels one job: at once where no turn has taken it, by way of its turn where one has. An injection in a turn that
+    /// others wait for too is left alone, as is an ended job.
     ///
     /// # Errors
     /// [`StoreError::JobNotFound`].
@@ -58,7 +58,10 @@ impl Store {
                 cancelled.ended.push(end_unclaimed(&mut tx, &mut row, job, found.kind, turn).await?);
             }
             Some(JobState::Claimed) => {
-                cancelled.turn = turn;
+                let sql = "SELECT id FROM jobs WHERE session_id = $1 AND turn_id = $2 AND state = 'claimed' \
+                           AND id <> $3 LIMIT 1";
+                let others = tx.first(sql, values![row.id.0, turn.map(|turn| turn.0), job.0]).await?;
+                cancelled.turn = turn.filter(|_| found.kind != JobKind::Inject || others.is_none());
                 flag(&mut tx, &row, cancelled.turn).await?;
             }
             _ => {}

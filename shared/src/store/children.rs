@@ -52,15 +52,32 @@ impl Store {
         };
         let message = insert_message(&mut tx, &mut child, message).await?;
         let sql = "INSERT INTO jobs (id, session_id, seq, kind, state, message_id, idempotency_key, created_ms, \
-                   wakes_session_id, wakes_message_id) VALUES ($1, $2, $3, 'chat', 'pending', $4, $5, $6, $7, $8)";
+                   wakes_session_id, wakes_message_id, waited_by_turn_id) \
+                   VALUES ($1, $2, $3, 'chat', 'pending', $4, $5, $6, $7, $8, $9)";
         let (wakes, by) = if spawn.wakes { (Some(row.id.0), Some(spawn.message.0)) } else { (None, None) };
+        let waits = (!spawn.wakes).then_some(spawn.turn.0);
         let seq = child.next_seq();
-        tx.run(sql, values![job.0, child.id.0, seq, message.id.0, key, row.now_ms, wakes, by]).await?;
+        tx.run(sql, values![job.0, child.id.0, seq, message.id.0, key, row.now_ms, wakes, by, waits]).await?;
         let sql = "UPDATE sessions SET parent_session_id = $2, last_seq = $3, message_count = 1, last_message_id = $4, \
                    enqueued_ms = $5 WHERE id = $1";
         tx.run(sql, values![child.id.0, row.id.0, child.last_seq, message.id.0, row.now_ms]).await?;
         tx.commit().await?;
         Ok(SessionJob { job, session: child.id, kind: JobKind::Chat })
+    }
+
+    /// Whether a call has a child already, from an attempt of its turn that was cut off.
+    pub async fn has_child(&self, message: MessageId, call: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT id FROM jobs WHERE idempotency_key = $1";
+        Ok(self.db.first(sql, values![key(message, call)]).await?.is_some())
+    }
+
+    /// The jobs of children that a turn has waited for which has ended since, however it did: nobody waits for them.
+    pub async fn orphans(&self, limit: i64) -> Result<Vec<JobId>, StoreError> {
+        let sql = "SELECT j.id FROM jobs j LEFT JOIN turns t ON t.id = j.waited_by_turn_id \
+                   WHERE j.waited_by_turn_id IS NOT NULL AND j.state IN ('pending', 'claimed') \
+                   AND coalesce(t.state, '') <> 'running' LIMIT $1";
+        let orphans = self.db.all(sql, values![limit]).await?;
+        orphans.iter().map(|row| Ok(JobId(row.get("id")?))).collect()
     }
 
     /// The message in which a turn has called tools last.
@@ -85,9 +102,10 @@ impl Store {
     }
 }
 
-/// The idempotency key of a child's first job. With the message, since a model may use a call's id again in a long turn.
+/// The idempotency key of a child's first job. With the message, since a model may use a call's id again in a long turn;
+/// with a space, which no key of a client has.
 fn key(message: MessageId, call: &str) -> String {
-    format!("spawn:{}:{call}", message.0)
+    format!("spawn {} {call}", message.0)
 }
 
 /// Which of these calls is the first that has a child.

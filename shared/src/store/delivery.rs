@@ -29,7 +29,17 @@ impl Store {
     }
 }
 
-/// Puts jobs back that a turn has claimed and its engine has not taken: as if they had never been claimed.
+impl Store {
+    /// Whether the model of a turn that runs has the message of this job.
+    pub async fn is_consumed(&self, job: JobId) -> Result<bool, StoreError> {
+        let sql = "SELECT m.id FROM jobs j JOIN messages m ON m.id = j.message_id \
+                   WHERE j.id = $1 AND j.state = 'claimed' AND m.consumed_seq IS NOT NULL";
+        Ok(self.db.first(sql, values![job.0]).await?.is_some())
+    }
+}
+
+/// Puts jobs back that a turn has claimed and whose messages its engine has not shown to the model. It may do so at any
+/// moment now: they come first.
 pub(super) async fn give_back(
     tx: &mut Tx,
     row: &Locked,
@@ -37,12 +47,19 @@ pub(super) async fn give_back(
     jobs: &[JobId],
 ) -> Result<(), StoreError> {
     for job in jobs {
-        let sql = "UPDATE jobs SET state = 'pending', turn_id = NULL, claim_token = NULL, attempt = attempt - 1 \
-                   WHERE id = $1 AND session_id = $2 AND turn_id = $3 AND state = 'claimed'";
-        if tx.run(sql, values![job.0, row.id.0, turn.0]).await? == 1 {
+        let sql = "UPDATE jobs SET state = 'pending', turn_id = NULL, claim_token = NULL, attempt = attempt - 1, \
+                   given_back = $4 WHERE id = $1 AND session_id = $2 AND turn_id = $3 AND state = 'claimed'";
+        if tx.run(sql, values![job.0, row.id.0, turn.0, true]).await? == 1 {
             let sql = "UPDATE messages SET consumed_seq = NULL, turn_id = NULL WHERE job_id = $1 AND session_id = $2";
             tx.run(sql, values![job.0, row.id.0]).await?;
         }
     }
     Ok(())
+}
+
+/// Marks the messages of a cancelled turn that its model was never shown.
+pub(super) async fn never_shown(tx: &mut Tx, row: &Locked, turn: TurnId) -> Result<(), StoreError> {
+    let sql =
+        "UPDATE messages SET cancelled = $3 WHERE session_id = $1 AND turn_id = $2 AND consumed_seq IS NULL";
+    tx.run(sql, values![row.id.0, turn.0, true]).await.map(drop)
 }

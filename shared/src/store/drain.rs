@@ -8,8 +8,8 @@ use super::tx::SessionTx;
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
 
-/// Most messages that reach an engine as one.
-const MOST_MERGED: usize = 100;
+/// Most messages that reach an engine as one, or wait in it at once.
+pub const MOST_MERGED: usize = 100;
 
 /// What came of the wish to run a session.
 #[derive(Debug)]
@@ -251,7 +251,7 @@ pub(super) enum Which {
 }
 
 /// The jobs of a held session that no turn has now, in order; those of a turn that was cut off come first, whatever their
-/// place.
+/// place, then those that the engine has already.
 pub(super) async fn pending_jobs(
     tx: &mut Tx,
     session: SessionId,
@@ -261,11 +261,11 @@ pub(super) async fn pending_jobs(
                LEFT JOIN messages m ON m.id = j.message_id \
                WHERE j.session_id = $1 AND j.state = 'pending' AND ($2 OR j.turn_id = $3 \
                OR ($4 AND j.turn_id IS NULL AND (j.kind = 'inject' OR (j.kind = 'wake' AND $5)))) \
-               ORDER BY j.turn_id IS NULL, j.seq LIMIT $6";
+               ORDER BY j.turn_id IS NULL, NOT j.given_back, j.seq LIMIT $6";
     let (any, turn, meanwhile, most) = match which {
         Which::Any => (true, None, None, 200_i64),
         Which::Of(turn) => (false, Some(turn.0), None, i64::MAX),
-        Which::Meanwhile(to) => (false, None, Some(to), 200),
+        Which::Meanwhile(to) => (false, None, Some(to), to.most()),
     };
     // What children say is a turn of its own, unless the model can be told between two steps.
     let wakes = meanwhile == Some(Meanwhile::Boundary);

@@ -2,7 +2,7 @@
 
 use super::children::wake_parent;
 use super::db::{Tx, values};
-use super::delivery::give_back;
+use super::delivery::{give_back, never_shown};
 use super::interactions::close_interactions;
 use super::progress::{CallEnd, close_open_calls, store_messages};
 use super::tx::{Locked, SessionTx};
@@ -148,7 +148,9 @@ impl Store {
             messages.extend(close_open_calls(&mut tx, &mut row, end.turn, CallEnd::Interrupted).await?);
         }
         let withdrawn = close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
-        if !cancelled {
+        if cancelled {
+            never_shown(&mut tx, &row, end.turn).await?;
+        } else {
             give_back(&mut tx, &row, end.turn, &end.undelivered).await?;
         }
         let totals = close_turn(&mut tx, &end, &outcome, answer, row.now_ms).await?;

@@ -25,7 +25,8 @@ pub struct NewInteraction {
 }
 
 impl Store {
-    /// Asks a person, in the name of a running turn.
+    /// Asks a person, in the name of a running turn. Where a run of this turn that died had asked the same, and has not
+    /// taken the answer that it got, that question is returned instead.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing is asked.
@@ -33,6 +34,9 @@ impl Store {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
         if row.active_turn != Some(new.turn) {
             return Err(StoreError::LeaseLost);
+        }
+        if let Some(given) = given_to_the_dead(&mut tx, &new, row.id).await? {
+            return Ok(given);
         }
         let id = InteractionId::generate();
         let expires_ms = row.now_ms.saturating_add(new.open_ms);
@@ -91,10 +95,23 @@ impl Store {
         self.interaction(lease.session, id).await?.ok_or(StoreError::InteractionNotFound)
     }
 
-    /// Closes the open questions of a run that does not want to know any more; returns which those were.
+    /// Notes that a run goes on with what came of a question: from now on the answer is used up. A question whose run died
+    /// before has had no effect.
+    pub async fn take_answer(&self, lease: &Lease, id: InteractionId) -> Result<(), StoreError> {
+        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        let sql =
+            "UPDATE interactions SET taken_ms = coalesce(taken_ms, $2) WHERE id = $1 AND session_id = $3";
+        tx.run(sql, values![id.0, row.now_ms, row.id.0]).await?;
+        tx.commit().await
+    }
+
+    /// Closes the open questions of a run that does not want to know any more, not even an answer that came just now;
+    /// returns which those were.
     pub async fn withdraw(&self, lease: &Lease) -> Result<Vec<InteractionId>, StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
         let closed = close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
+        let sql = "UPDATE interactions SET taken_ms = $2 WHERE session_id = $1 AND taken_ms IS NULL";
+        tx.run(sql, values![row.id.0, row.now_ms]).await?;
         tx.commit().await?;
         Ok(closed)
     }
@@ -122,6 +139,57 @@ impl Store {
         );
         self.db.all(sql, values![session.0]).await?.iter().map(interaction).collect()
     }
+}
+
+/// The question that a run of the same turn has asked before it died, with an answer that it did not live to take.
+async fn given_to_the_dead(
+    tx: &mut Tx,
+    new: &NewInteraction,
+    session: SessionId,
+) -> Result<Option<Interaction>, StoreError> {
+    let sql = concat!(
+        "SELECT ",
+        INTERACTION_COLUMNS!(),
+        " FROM interactions WHERE session_id = $1 AND turn_id = $2 AND kind = $3 AND state = 'answered' \
+          AND taken_ms IS NULL ORDER BY id"
+    );
+    for found in tx.all(sql, values![session.0, new.turn.0, new.kind.as_str()]).await? {
+        let given = interaction(&found)?;
+        if asks_the_same(&given.payload, &new.payload) {
+            return Ok(Some(given));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether two questions are the same to the person who is asked. A model that begins anew gives its call another id.
+fn asks_the_same(one: &Value, other: &Value) -> bool {
+    let without_id = |payload: &Value| {
+        let mut payload = payload.clone();
+        if let Some(fields) = payload.as_object_mut() {
+            fields.remove("toolCallId");
+        }
+        payload
+    };
+    without_id(one) == without_id(other)
+}
+
+/// Closes what a run that died leaves open. Returns which those were, and whether the run waited for a person: it has not
+/// taken what came of its last question, so the call that it was about has not begun.
+pub(super) async fn supersede(
+    tx: &mut Tx,
+    row: &Locked,
+    turn: TurnId,
+) -> Result<(Vec<InteractionId>, bool), StoreError> {
+    let superseded = close_interactions(tx, row, InteractionState::Superseded).await?;
+    let sql =
+        "SELECT id FROM interactions WHERE session_id = $1 AND turn_id = $2 AND taken_ms IS NULL LIMIT 1";
+    let waited = tx.first(sql, values![row.id.0, turn.0]).await?.is_some();
+    // An answer can still be taken. Whatever else came of it, the next run asks anew.
+    let sql = "UPDATE interactions SET taken_ms = $3 \
+               WHERE session_id = $1 AND turn_id = $2 AND taken_ms IS NULL AND state <> 'answered'";
+    tx.run(sql, values![row.id.0, turn.0, row.now_ms]).await?;
+    Ok((superseded, waited))
 }
 
 /// Closes what a run leaves open. Returns which those were.

@@ -4,15 +4,14 @@ use super::cancel::cut_short;
 use super::children::first_with_child;
 use super::db::values;
 use super::finish::{Ended, end_job, to_json};
-use super::interactions::close_interactions;
+use super::interactions::supersede;
 use super::maintenance::end_hopeless_work;
 use super::progress::{CallEnd, close_calls, count_messages, open_calls};
 use super::tx::SessionTx;
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
 use crate::domain::{
-    HeldLease, InteractionId, InteractionState, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob,
-    TurnId, WorkerId,
+    HeldLease, InteractionId, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
 };
 use crate::problem::Problem;
 
@@ -156,12 +155,13 @@ async fn take_back(
     if let Some(turn) = turn {
         ended = end_hopeless(&mut held, turn, max_attempts).await?;
         let SessionTx { tx, row } = &mut held;
-        superseded = close_interactions(tx, row, InteractionState::Superseded).await?;
+        let waited;
+        (superseded, waited) = supersede(tx, row, turn).await?;
         let mut open = open_calls(tx, row, turn).await?;
         if ended.is_empty() {
             // A call that waits for a person has not begun, one that has a child finds it again, and none after them has
             // begun: whoever goes on asks anew.
-            let begun = if superseded.is_empty() { first_with_child(tx, &open).await? } else { Some(0) };
+            let begun = if waited { Some(0) } else { first_with_child(tx, &open).await? };
             open.truncate(begun.unwrap_or(open.len()));
         }
         let closed = close_calls(tx, row, turn, open, CallEnd::Unknown).await?;

@@ -177,16 +177,23 @@ impl Store {
 
     /// What the model is shown, in the order of consumption: the newest summary, and what came after what it stands for.
     pub async fn context(&self, session: SessionId) -> Result<Vec<ContextEntry>, StoreError> {
-        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
-                       WHERE session_id = $1 AND origin = $2 AND consumed_seq IS NOT NULL ORDER BY id DESC LIMIT 1";
-        let rest = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id FROM messages \
-                    WHERE session_id = $1 AND consumed_seq > $3 AND origin <> $2 AND NOT unsent ORDER BY consumed_seq, seq";
+        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id, \
+                       '' AS turn_state FROM messages WHERE session_id = $1 AND origin = $2 AND consumed_seq IS NOT NULL ORDER BY id DESC LIMIT 1";
+        let rest = "SELECT m.id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id, \
+                    coalesce(t.state, '') AS turn_state FROM messages m LEFT JOIN turns t ON t.id = m.turn_id \
+                    WHERE m.session_id = $1 AND consumed_seq > $3 AND origin <> $2 AND NOT unsent \
+                    ORDER BY consumed_seq, seq";
         let summary = self.db.first(summary, values![session.0, COMPACTION]).await?;
         let mut entries: Vec<ContextEntry> =
             summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
         let from = entries.first().map_or(0, |summary| summary.consumed_seq);
+        let mut cancelled = false;
         for row in self.db.all(rest, values![session.0, COMPACTION, from]).await? {
             let entry = context_entry(&row)?;
+            if cancelled && entries.last().is_some_and(|last| last.turn != entry.turn) {
+                entries.extend(unanswered(entries.last()));
+            }
+            cancelled = row.get::<String>("turn_state")? == "cancelled";
             match entries.last_mut() {
                 Some(last) if last.role == Role::User && last.consumed_seq == entry.consumed_seq => {
                     last.content.push_str("\n\n");
@@ -196,8 +203,25 @@ impl Store {
                 _ => entries.push(entry),
             }
         }
+        if cancelled {
+            entries.extend(unanswered(entries.last()));
+        }
         Ok(paired(entries))
     }
+}
+
+/// What ends a turn that was cancelled before the model had answered: else it would do now what nobody wants any more.
+fn unanswered(last: Option<&ContextEntry>) -> Option<ContextEntry> {
+    let last = last.filter(|last| last.role != Role::Assistant || last.tool_calls.is_some())?;
+    Some(ContextEntry {
+        role: Role::Assistant,
+        content: "(This was cancelled before I could answer.)".to_owned(),
+        tool_calls: None,
+        tool_call_id: None,
+        attachments: None,
+        consumed_seq: last.consumed_seq,
+        turn: last.turn,
+    })
 }
 
 fn context_entry(row: &Row) -> Result<ContextEntry, StoreError> {

@@ -45,6 +45,7 @@ impl Store {
         let message = NewMessage {
             turn: Some(turn),
             content: written.content.clone(),
+            tool_calls: written.tool_calls.clone(),
             thinking: written.thinking.clone(),
             model: written.model.clone(),
             usage: Some(written.usage),

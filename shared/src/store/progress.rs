@@ -22,7 +22,20 @@ pub enum Meanwhile {
     /// It stands between two steps, and the model has it with the next one.
     Boundary,
     /// The engine takes it and decides itself when the model has it ([`Store::delivered`]).
-    AnyTime,
+    AnyTime {
+        /// How many messages it has room for.
+        room: usize,
+    },
+}
+
+impl Meanwhile {
+    /// How many messages at once.
+    pub(super) fn most(self) -> i64 {
+        match self {
+            Self::Boundary => 200,
+            Self::AnyTime { room } => i64::try_from(room).unwrap_or(i64::MAX),
+        }
+    }
 }
 
 /// Why a tool call has no result of its own.
@@ -37,9 +50,9 @@ pub(super) enum CallEnd {
 impl CallEnd {
     pub(super) const fn text(self) -> &'static str {
         match self {
-            Self::Interrupted => "(interrupted: the turn was ended while this ran)",
+            Self::Interrupted => "(interrupted: the turn was ended before this had a result)",
             Self::Unknown => {
-                "(outcome unknown: the worker was lost while this ran; it may or may not have taken effect)"
+                "(outcome unknown: the worker was lost before this had a result; it may or may not have taken effect)"
             }
         }
     }
@@ -71,8 +84,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Claims for a running turn what may reach the model before it ends: messages that were sent while it works, and, at a
-    /// boundary, what its children have to say. Returned in the order in which they reach the model; those that belong
+    /// Claims for a running turn what may reach the model before it ends, messages that were sent while
+    /// it works, and, at a boundary, what its children have to say. Returned in the order in which they reach the model; those that belong
     /// together are one message.
     ///
     /// # Errors
@@ -102,7 +115,7 @@ impl Store {
         for group in &mut groups {
             let consumed = match to {
                 Meanwhile::Boundary => Consumed::Now,
-                Meanwhile::AnyTime => Consumed::Later,
+                Meanwhile::AnyTime { .. } => Consumed::Later,
             };
             group.consumed_seq = claim(&mut held, lease, turn, &group.jobs, consumed).await?;
         }

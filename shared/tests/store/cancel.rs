@@ -6,7 +6,7 @@ use roundhouse_shared::domain::{
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
-    Beat, Begin, Cancelled, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
+    Beat, Begin, Cancelled, Meanwhile, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
 };
 
 use crate::support::*;
@@ -25,6 +25,7 @@ on_both_databases![
     a_turn_that_was_cut_off_is_cancelled_before_it_goes_on,
     a_pending_job_is_cancelled_at_once,
     a_claimed_job_is_cancelled_by_way_of_its_turn,
+    an_injection_is_not_cancelled_with_the_answer_of_others,
     an_ended_job_keeps_its_answer,
     an_unknown_job_cannot_be_cancelled,
     one_job_of_a_turn_that_was_cut_off_can_be_cancelled,
@@ -229,19 +230,33 @@ async fn a_pending_job_is_cancelled_at_once(store: &Store) {
 }
 
 async fn a_claimed_job_is_cancelled_by_way_of_its_turn(store: &Store) {
-    let (session, _, lease, mail) = running(store).await;
-    let merged = [admit(store, session, "a").await, admit(store, session, "b").await];
-    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
-    let mail = store.drain(&lease).await.unwrap().unwrap();
+    let (session, first, lease, mail) = running(store).await;
+    let merged = admit(store, session, "merged").await;
+    store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
     let injected = admit(store, session, "c").await;
 
-    let (of, cancelled) = store.cancel_job(merged[1]).await.unwrap();
+    let (of, cancelled) = store.cancel_job(first).await.unwrap();
 
     assert_eq!((of, cancelled.turn, ids(&cancelled.ended)), (session, Some(mail.turn), vec![]));
     let finished = store.finish(&lease, answered(mail.turn, "x")).await.unwrap();
-    assert_eq!(ids(&finished.ended), merged);
+    assert_eq!(ids(&finished.ended), [first, merged]);
     assert!(finished.ended.iter().all(|ended| answer(&ended.outcome).1));
     assert_eq!(state(store, injected).await, JobState::Pending);
+    // Alone in its turn, an injection is cancelled as any.
+    let mail = store.drain(&lease).await.unwrap().unwrap();
+    assert_eq!(store.cancel_job(injected).await.unwrap().1.turn, Some(mail.turn));
+}
+
+async fn an_injection_is_not_cancelled_with_the_answer_of_others(store: &Store) {
+    let (session, first, lease, mail) = running(store).await;
+    let both = [admit(store, session, "a").await, admit(store, session, "b").await];
+    store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
+    for injected in both {
+        assert_eq!(store.cancel_job(injected).await.unwrap(), (session, Cancelled::default()));
+    }
+    let finished = store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    assert_eq!(ids(&finished.ended), [first, both[0], both[1]]);
+    assert!(finished.ended.iter().all(|ended| answer(&ended.outcome) == ("ok", false)));
 }
 
 async fn an_ended_job_keeps_its_answer(store: &Store) {

@@ -15,6 +15,7 @@ on_both_databases![
     a_call_of_another_turn_has_another_child,
     of_many_that_ask_for_the_same_child_one_makes_it,
     only_the_turn_that_runs_starts_children,
+    a_child_is_an_orphan_once_the_turn_that_waits_for_it_has_ended,
 ];
 
 async fn a_child_works_in_a_session_of_its_own(store: &Store) {
@@ -110,4 +111,27 @@ async fn only_the_turn_that_runs_starts_children(store: &Store) {
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     assert_lost(&store.spawn(&lease, &spawn).await);
     assert_eq!(store.session(spawn.session.id).await.unwrap(), None);
+}
+
+async fn a_child_is_an_orphan_once_the_turn_that_waits_for_it_has_ended(store: &Store) {
+    let session = session(store).await;
+    admit(store, session, "first").await;
+    let (lease, mail) = begin_and_die(store, session).await;
+    let asking = mail.jobs[0].message.unwrap();
+    let waited_for = Spawn { wakes: false, ..child(mail.turn, asking, "c1") };
+    let waited_for = store.spawn(&lease, &waited_for).await.unwrap().job;
+    let wakes = Spawn { wakes: true, ..child(mail.turn, asking, "c2") };
+    store.spawn(&lease, &wakes).await.unwrap();
+    assert!(store.has_child(asking, "c1").await.unwrap());
+    assert!(!store.has_child(asking, "c3").await.unwrap());
+
+    // A turn that goes on still waits.
+    assert_eq!(store.orphans(10).await.unwrap(), []);
+    store.reap(session, 3).await.unwrap().unwrap();
+    assert_eq!(store.orphans(10).await.unwrap(), []);
+    // Cancelled before anybody went on with it, it does not.
+    store.cancel_session(session).await.unwrap();
+    assert_eq!(store.orphans(10).await.unwrap(), [waited_for]);
+    store.cancel_job(waited_for).await.unwrap();
+    assert_eq!(store.orphans(10).await.unwrap(), []);
 }

@@ -25,8 +25,8 @@ on_both_databases![
 ];
 
 const UNKNOWN: &str =
-    "(outcome unknown: the worker was lost while this ran; it may or may not have taken effect)";
-const INTERRUPTED: &str = "(interrupted: the turn was ended while this ran)";
+    "(outcome unknown: the worker was lost before this had a result; it may or may not have taken effect)";
+const INTERRUPTED: &str = "(interrupted: the turn was ended before this had a result)";
 
 /// Takes the turn up to two calls of which one has its result, and a message that came meanwhile before.
 async fn half_way(store: &Store, session: SessionId, lease: &Lease, turn: TurnId) {
@@ -34,6 +34,12 @@ async fn half_way(store: &Store, session: SessionId, lease: &Lease, turn: TurnId
     admit(store, session, "injected").await;
     store.drain_more(lease, turn, Meanwhile::Boundary).await.unwrap();
     store.append(lease, turn, &[calls("step 2", &["c2", "c3"]), result("c2", "two")]).await.unwrap();
+}
+
+/// What it is shown of a turn that was cancelled.
+fn as_cancelled(mut told: Vec<(Role, String)>) -> Vec<(Role, String)> {
+    told.push((Role::Assistant, "(This was cancelled before I could answer.)".to_owned()));
+    told
 }
 
 /// What the model is shown then.
@@ -110,11 +116,13 @@ async fn a_turn_that_is_cancelled_or_fails_leaves_no_call_open(store: &Store) {
         if granted {
             store.cancel_session(session).await.unwrap();
         }
+        let is_cancelled = granted || matches!(outcome, TurnOutcome::Cancelled);
         let end = TurnEnd { outcome, messages: Vec::new(), ..answered(mail.turn, "") };
 
         let finished = store.finish(&lease, end).await.unwrap();
 
-        assert_eq!(told(store, session).await, so_far(INTERRUPTED));
+        let expected = so_far(INTERRUPTED);
+        assert_eq!(told(store, session).await, if is_cancelled { as_cancelled(expected) } else { expected });
         let [closed] = &finished.messages[..] else { panic!("{finished:?}") };
         assert_eq!((closed.role, closed.tool_call_id.as_deref()), (Role::Tool, Some("c3")));
         let row = store.session(session).await.unwrap().unwrap();
@@ -126,7 +134,7 @@ async fn a_turn_that_is_cancelled_or_fails_leaves_no_call_open(store: &Store) {
     let end = TurnEnd { outcome: TurnOutcome::Cancelled, messages, ..answered(mail.turn, "") };
     let finished = store.finish(&lease, end).await.unwrap();
     let expected = [(Role::User, "first"), (Role::Assistant, "let me"), (Role::Tool, INTERRUPTED)];
-    assert_eq!(told(store, session).await, said(expected));
+    assert_eq!(told(store, session).await, as_cancelled(said(expected).to_vec()));
     let Outcome::Answered(result) = &finished.ended[0].outcome else { panic!("{finished:?}") };
     assert_eq!(result.message_id, Some(finished.messages[0].id));
 }
@@ -230,7 +238,7 @@ async fn a_turn_that_is_cancelled_before_it_goes_on_leaves_no_call_open(store: &
             store.cancel_session(session).await.unwrap()
         };
         assert_eq!(ids(&cancelled.ended), [job]);
-        assert_eq!(told(store, session).await, said(expected));
+        assert_eq!(told(store, session).await, as_cancelled(said(expected).to_vec()));
         let row = store.session(session).await.unwrap().unwrap();
         assert_eq!(row.message_count, 3);
         admit(store, session, "next").await;
@@ -260,7 +268,7 @@ async fn a_cancel_that_outlives_its_worker_tells_what_was_used(store: &Store) {
         assert_eq!((result.turn_id, result.cancelled), (Some(mail.turn), true));
     }
     assert_eq!(job(store, first).await.state, JobState::Cancelled);
-    assert_eq!(told(store, session).await, so_far(UNKNOWN));
+    assert_eq!(told(store, session).await, as_cancelled(so_far(UNKNOWN)));
 
     // One that had called no model yet has no more to tell than that it ran.
     let (session, _, lease, _) = running(store).await;

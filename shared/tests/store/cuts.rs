@@ -91,7 +91,7 @@ async fn a_question_without_its_answer_is_shown_again(store: &Store) {
     assert_eq!(shown(store, session).await, ["q1", "a1", "q2", "q3", "a3"]);
 }
 
-const INTERRUPTED: &str = "(interrupted: the turn was ended while this ran)";
+const INTERRUPTED: &str = "(interrupted: the turn was ended before this had a result)";
 
 /// A session with a turn that called two tools, and in the middle of which a message came.
 pub(crate) async fn worked(store: &Store, engine: EngineKind) -> SessionId {

@@ -139,7 +139,7 @@ async fn a_fork_at_a_call_closes_it(store: &Store) {
     let stored = store.append(&lease, mail.turn, &written).await.unwrap();
     store.finish(&lease, answered(mail.turn, "a1")).await.unwrap();
     let fork = forked(store, source, fork_at(stored[1].id)).await;
-    let interrupted = "(interrupted: the turn was ended while this ran)";
+    let interrupted = "(interrupted: the turn was ended before this had a result)";
     assert_eq!(shown(store, fork).await, ["first", "look", "one", interrupted]);
     assert_eq!(shown(store, source).await, ["first", "look", "one", "two", "a1"]);
 }

@@ -21,6 +21,8 @@ on_both_databases![
     a_question_that_the_engine_takes_back_is_closed,
     a_question_is_closed_with_its_turn,
     a_question_of_a_lost_run_is_superseded,
+    an_answer_that_a_lost_run_did_not_take_is_the_next_ones,
+    an_answer_that_was_taken_is_used_up,
     only_the_turn_that_runs_asks,
     a_deleted_session_takes_its_questions_with_it,
 ];
@@ -211,6 +213,41 @@ async fn a_question_of_a_lost_run_is_superseded(store: &Store) {
         assert_lost(&store.expire(&lease, asked.id).await);
         assert_eq!(store.open_interactions(session).await.unwrap(), []);
     }
+}
+
+/// A session whose run died after it had asked this, and what the question became of.
+async fn asked_and_died(store: &Store) -> (SessionId, Lease, Interaction) {
+    let session = session(store).await;
+    admit(store, session, "first").await;
+    let (lease, mail) = begin_and_die(store, session).await;
+    let asked = store.ask(&lease, question(mail.turn, InteractionKind::Permission)).await.unwrap();
+    (session, lease, asked)
+}
+
+async fn an_answer_that_a_lost_run_did_not_take_is_the_next_ones(store: &Store) {
+    let (session, _, asked) = asked_and_died(store).await;
+    let given = store.resolve(session, asked.id, &yes()).await.unwrap();
+    store.reap(session, 3).await.unwrap().unwrap();
+    let (lease, mail) = begin(store, session).await;
+
+    let another = NewInteraction { payload: json!({"tool": "ls"}), ..question(mail.turn, asked.kind) };
+    assert_ne!(store.ask(&lease, another).await.unwrap().id, asked.id);
+    let mut again = question(mail.turn, asked.kind);
+    again.payload["toolCallId"] = json!("another");
+    assert_eq!(store.ask(&lease, again.clone()).await.unwrap(), given);
+    store.take_answer(&lease, asked.id).await.unwrap();
+    let anew = store.ask(&lease, again).await.unwrap();
+    assert_eq!((anew.state, anew.id == asked.id), (InteractionState::Open, false));
+}
+
+async fn an_answer_that_was_taken_is_used_up(store: &Store) {
+    let (session, lease, asked) = asked_and_died(store).await;
+    store.resolve(session, asked.id, &yes()).await.unwrap();
+    store.take_answer(&lease, asked.id).await.unwrap();
+    store.reap(session, 3).await.unwrap().unwrap();
+    assert_lost(&store.take_answer(&lease, asked.id).await);
+    let (lease, mail) = begin(store, session).await;
+    assert_ne!(store.ask(&lease, question(mail.turn, asked.kind)).await.unwrap().id, asked.id);
 }
 
 async fn only_the_turn_that_runs_asks(store: &Store) {

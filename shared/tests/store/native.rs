@@ -13,6 +13,9 @@ on_both_databases![
     an_anchor_stands_with_its_message,
     a_message_is_part_of_the_conversation_once_it_is_delivered,
     what_the_engine_has_not_taken_goes_back_to_its_place,
+    what_the_engine_has_already_comes_before_what_it_has_not,
+    an_engine_is_given_no_more_than_it_has_room_for,
+    a_message_is_consumed_once_the_model_has_it,
     a_cancel_answers_also_what_was_not_delivered,
     what_children_say_does_not_reach_such_a_turn,
     an_autonomous_message_answers_and_costs_no_turn,
@@ -69,7 +72,7 @@ async fn an_anchor_stands_with_its_message(store: &Store) {
 async fn a_message_is_part_of_the_conversation_once_it_is_delivered(store: &Store) {
     let (session, lease, mail) = at_work(store).await;
     let job = admit(store, session, "more").await;
-    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
     assert_eq!(taken.len(), 1);
     store.append(&lease, mail.turn, &[calls("look", &["c"]), result("c", "seen")]).await.unwrap();
     let before = [(Role::User, "first"), (Role::Assistant, "look"), (Role::Tool, "seen")];
@@ -84,7 +87,7 @@ async fn a_message_is_part_of_the_conversation_once_it_is_delivered(store: &Stor
 async fn what_the_engine_has_not_taken_goes_back_to_its_place(store: &Store) {
     let (session, lease, mail) = at_work(store).await;
     let injected = [admit(store, session, "one").await, admit(store, session, "two").await];
-    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
     let later = admit(store, session, "three").await;
     store.delivered(&lease, mail.turn, &injected[..1]).await.unwrap();
     let end = TurnEnd { undelivered: vec![injected[1]], ..answered(mail.turn, "both") };
@@ -99,16 +102,58 @@ async fn what_the_engine_has_not_taken_goes_back_to_its_place(store: &Store) {
     assert_eq!(job(store, injected[1]).await.attempt, 1);
 }
 
+async fn what_the_engine_has_already_comes_before_what_it_has_not(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let enqueued = enqueue(store, session, "later").await;
+    let injected = admit(store, session, "one").await;
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
+    let end = TurnEnd { undelivered: vec![injected], ..answered(mail.turn, "ok") };
+    store.finish(&lease, end).await.unwrap();
+    let more = admit(store, session, "two").await;
+
+    for expected in [injected, enqueued, more] {
+        let mail = store.drain(&lease).await.unwrap().unwrap();
+        assert_eq!(jobs_of(&mail), [expected]);
+        store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    }
+}
+
+async fn an_engine_is_given_no_more_than_it_has_room_for(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let injected = [admit(store, session, "one").await, admit(store, session, "two").await];
+    for (room, expected) in [(0, &injected[..0]), (1, &injected[..1]), (1, &injected[1..])] {
+        let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room }).await.unwrap();
+        let jobs: Vec<_> = taken.iter().flat_map(|group| &group.jobs).map(|claimed| claimed.job).collect();
+        assert_eq!(jobs, expected);
+    }
+}
+
+async fn a_message_is_consumed_once_the_model_has_it(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let injected = admit(store, session, "one").await;
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
+    assert!(store.is_consumed(jobs_of(&mail)[0]).await.unwrap());
+    assert!(!store.is_consumed(injected).await.unwrap());
+    store.delivered(&lease, mail.turn, &[injected]).await.unwrap();
+    assert!(store.is_consumed(injected).await.unwrap());
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    assert!(!store.is_consumed(injected).await.unwrap(), "it is answered");
+}
+
 async fn a_cancel_answers_also_what_was_not_delivered(store: &Store) {
     let (session, lease, mail) = at_work(store).await;
     let injected = admit(store, session, "one").await;
-    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
     store.cancel_session(session).await.unwrap();
     let outcome = TurnOutcome::Cancelled;
     let end = TurnEnd { outcome, undelivered: vec![injected], ..answered(mail.turn, "") };
     let finished = store.finish(&lease, end).await.unwrap();
     assert_eq!(ids(&finished.ended), [jobs_of(&mail)[0], injected]);
     assert_eq!(finished.next, Next::Idle);
+    let page = MessagePage { limit: 10, ..MessagePage::default() };
+    let stored = store.messages(session, page).await.unwrap();
+    let marked: Vec<_> = stored.iter().filter(|message| message.job == Some(injected)).collect();
+    assert!(marked.len() == 1 && marked[0].cancelled, "{stored:?}");
 }
 
 async fn what_children_say_does_not_reach_such_a_turn(store: &Store) {
@@ -117,7 +162,7 @@ async fn what_children_say_does_not_reach_such_a_turn(store: &Store) {
     let (of_child, its_mail) = begin(store, child.session).await;
     store.finish(&of_child, answered(its_mail.turn, "done")).await.unwrap();
     let injected = admit(store, session, "one").await;
-    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime).await.unwrap();
+    let taken = store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 100 }).await.unwrap();
     let jobs: Vec<_> = taken.iter().flat_map(|group| &group.jobs).map(|claimed| claimed.job).collect();
     assert_eq!(jobs, [injected]);
 }

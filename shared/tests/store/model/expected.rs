@@ -125,8 +125,10 @@ impl Expected {
     }
 
     pub(super) fn cancel_job(&mut self, n: usize) -> Cancel {
+        let claimed = self.jobs.iter().filter(|job| job.state == JobState::Claimed).count();
         let job = &mut self.jobs[n];
         match job.state {
+            JobState::Claimed if job.kind == JobKind::Inject && 1 < claimed => (None, Vec::new()),
             JobState::Pending => {
                 job.state = JobState::Cancelled;
                 (None, vec![job.id])
