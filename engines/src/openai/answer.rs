@@ -66,6 +66,9 @@ impl Answer {
         provider: &Provider,
     ) -> Result<(), Failure> {
         if data.trim_ascii() == b"[DONE]" {
+            if !self.has_choice {
+                return Err(Failure::empty());
+            }
             self.is_done = true;
             return Ok(());
         }

@@ -112,8 +112,12 @@ impl Call {
     }
 
     /// Sends the request until a server takes it; a server that does not know `stream_options` is asked without.
+    ///
+    /// A server that may not know them is asked without in this call alone: what it refused may have been another thing,
+    /// that has passed since, and the usage of one call is less of a loss than that of all.
     async fn ask(&mut self) -> Result<Box<Reading>, Failure> {
         self.tries += 1;
+        let mut is_named = false;
         loop {
             let body = self.body()?;
             let limit = self.provider.settings.first_byte_timeout;
@@ -126,7 +130,7 @@ impl Call {
                 if is_page(&response) {
                     return Err(Failure::last("the answer is a web page: is base_url right?"));
                 }
-                if !self.asks_usage {
+                if is_named {
                     self.provider.remember_refused_usage();
                 }
                 return Ok(Box::new(Reading::new(response, self.provider.settings.idle_timeout)));
@@ -135,6 +139,7 @@ impl Call {
             if !self.asks_usage || failure.overflows || !matches!(status.as_u16(), 400 | 422) {
                 return Err(failure);
             }
+            is_named = failure.names_usage;
             self.asks_usage = false;
             self.body = None;
         }

@@ -42,7 +42,7 @@ async fn try_run(
 ) -> Result<ToolOutcome, String> {
     let tool = toolbox
         .get(&call.name)
-        .ok_or_else(|| format!("There is no tool `{}`. There are: {}.", call.name, toolbox.names()))?;
+        .ok_or_else(|| format!("There is no tool `{}`. {}", call.name, toolbox.names()))?;
     let input = arguments(&call.arguments)?;
     let (input, note) = match (leave(call, tool, &input, settings, host).await?, input) {
         (None, input) => (input, String::new()),

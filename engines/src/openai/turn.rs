@@ -115,7 +115,9 @@ impl Turn {
             }
             other => other.map_err(CallError::into_last)?,
         };
-        if answer.calls_tools() && self.toolbox.is_empty() {
+        // Where the tools are only away, it is told to the model like any call of a tool that is not there.
+        let has_tools = !self.toolbox.is_empty() || !self.provider.settings.sources.is_empty();
+        if answer.calls_tools() && !has_tools {
             return Err(EngineError::Provider {
                 status: None,
                 retry_after: None,

@@ -1,12 +1,12 @@
 //! Conversations that become too long.
 
-use roundhouse_engines::contract::{ContextMessage, ToolCall, TurnInput};
+use roundhouse_engines::contract::{ContextMessage, EngineEvent, ToolCall, TurnInput};
 use roundhouse_engines::openai::Settings;
 use serde_json::{Value, json};
 
 use crate::script::{Server, calls, says, status, using};
 use crate::tools::with_tools;
-use crate::turns::{after, answer_to, assistant, message, settings, user};
+use crate::turns::{after, answer_to, assistant, engine, input, message, next, open, rest, settings, user};
 
 const FRAME: &str = "Summary of the conversation before the messages that follow:\n\n";
 
@@ -202,6 +202,30 @@ async fn a_second_summary_stands_for_the_first_and_keeps_the_message_too() {
     assert!(compacted[0].starts_with("5 became ") && compacted[0].contains(question), "{compacted:?}");
     assert!(compacted[1].starts_with("3 became ") && compacted[1].contains(question), "{compacted:?}");
     assert_eq!(events.last().unwrap(), "done after 4 used 34100+0 in, 0 out, 0 thinking");
+}
+
+#[tokio::test]
+async fn messages_that_came_at_one_boundary_count_each() {
+    let call = |id: &str, name: &str| using(calls(&[(id, name, "{}")]), 100, 0);
+    let replies = [call("a", "echo"), call("b", "huge"), says("they spoke"), says("hi")];
+    let server = Server::start(replies).await;
+    let engine = engine(windowed(&server, 20_000));
+    let mut session = open(&engine).await;
+    session.send(input(&["hello"])).await.unwrap();
+
+    let mut came = vec![message("1", "one"), message("2", "two")];
+    let compacted = loop {
+        match next(&mut *session).await {
+            EngineEvent::Boundary => session.proceed(std::mem::take(&mut came)).await,
+            EngineEvent::Compacted { replaced, .. } => break replaced,
+            event => assert!(!event.ends_turn(), "{event:?}"),
+        }
+    };
+    assert_eq!(rest(&mut *session).await.last().unwrap(), "done after 3 used 200+0 in, 0 out, 0 thinking");
+
+    // The message, a call and its result, and both: all but the call whose result is too long, with that.
+    assert_eq!(compacted, 5);
+    assert!(!messages(&server, 3).to_string().contains("\"two\""));
 }
 
 #[tokio::test]

@@ -246,6 +246,7 @@ async fn a_rejection_is_shown_in_its_own_words() {
         (404, r#"{"error":"no such model"}"#, "no such model"),
         (400, r#"{"object":"error","message":"too long","code":400}"#, "too long"),
         (422, r#"{"detail":"bad field"}"#, "bad field"),
+        (404, r#"[{"error":{"message":"no such model"}}]"#, "no such model"),
         (404, "<h1>Not here</h1>", "<h1>Not here</h1>"),
         (404, "", "without a reason"),
         (400, &long, &format!("{}…", "y".repeat(2048))),
