@@ -40,7 +40,7 @@ pub(super) fn look_up(
     earlier: &Earlier,
     meter: &Meter,
 ) -> Result<Continuation, EngineError> {
-    let mut found = Continuation { usage: meter.priced(Usage::default()), ..Continuation::default() };
+    let mut found = Continuation::default();
     let mut joined = String::new();
     let mut entries: Vec<Entry> = Vec::new();
     for message in messages {

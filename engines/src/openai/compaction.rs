@@ -86,14 +86,15 @@ impl Turn {
             rest.finish().await;
         }
         let answer = answer.into_message(&self.provider, self.conversation.ids());
-        self.spending.add(answer.usage);
         if answer.content.trim().is_empty() {
+            self.spend(answer.usage).await;
             return Err(EngineError::Provider {
                 status: None,
                 retry_after: None,
                 detail: "the model gave an empty summary".to_owned(),
             });
         }
+        self.spending.add(answer.usage);
         let summary = self.framed(answer.content.trim(), cut);
         let replaced = self.conversation.replace(cut, summary.clone());
         self.host.tell(EngineEvent::Compacted { summary, replaced, usage: answer.usage }).await;

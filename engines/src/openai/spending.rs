@@ -10,9 +10,9 @@ pub(super) struct Spending {
     /// The iterations of this attempt.
     iterations: u32,
     /// The usage of this attempt.
-    usage: Option<Usage>,
-    /// The iterations of the attempts before.
-    earlier_iterations: u32,
+    usage: Usage,
+    /// The iterations of the attempts before; `None`: this is the first one.
+    earlier_iterations: Option<u32>,
     /// All costs that are known, of all attempts.
     cost_nanos: i64,
 }
@@ -22,12 +22,12 @@ impl Spending {
     pub(super) fn after(earlier: Option<&Earlier>) -> Self {
         let Some(Earlier { iterations, usage, .. }) = earlier else { return Self::default() };
         let cost_nanos = usage.cost_nanos.unwrap_or(0);
-        Self { earlier_iterations: *iterations, cost_nanos, ..Self::default() }
+        Self { earlier_iterations: Some(*iterations), cost_nanos, ..Self::default() }
     }
 
-    /// Whether this attempt has called the model.
+    /// Whether the turn has begun before its next model call, in this attempt or one before it.
     pub(super) fn has_begun(&self) -> bool {
-        self.iterations > 0
+        self.iterations > 0 || self.earlier_iterations.is_some()
     }
 
     pub(super) fn add_iteration(&mut self, usage: Usage) {
@@ -38,13 +38,13 @@ impl Spending {
     /// Adds a call that is no iteration.
     pub(super) fn add(&mut self, usage: Usage) {
         self.cost_nanos = self.cost_nanos.saturating_add(usage.cost_nanos.unwrap_or(0));
-        self.usage = Some(self.usage.map_or(usage, |sum| usage::sum(sum, usage)));
+        self.usage = usage::sum(self.usage, usage);
     }
 
     /// Whether there may be another model call.
     pub(super) fn check(&self, settings: &Settings) -> Result<(), EngineError> {
         let most = settings.max_iterations;
-        if self.earlier_iterations.saturating_add(self.iterations) >= most {
+        if self.earlier_iterations.unwrap_or(0).saturating_add(self.iterations) >= most {
             let calls = if most == 1 { "1 model call" } else { &format!("{most} model calls") };
             return Err(EngineError::Limit(format!(
                 "it has made {calls}, and max_iterations allows no more"
@@ -61,7 +61,7 @@ impl Spending {
     }
 
     pub(super) fn done(&self) -> TurnDone {
-        TurnDone { iterations: self.iterations, usage: self.usage.unwrap_or_default(), answered: Vec::new() }
+        TurnDone { iterations: self.iterations, usage: self.usage, answered: Vec::new() }
     }
 }
 

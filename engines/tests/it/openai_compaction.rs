@@ -164,6 +164,17 @@ async fn a_summary_that_fails_fails_the_turn_only_if_there_is_no_room_left() {
 }
 
 #[tokio::test]
+async fn what_a_summary_of_nothing_has_used_is_told() {
+    let server =
+        Server::start([using(calls(&[("a", "echo", "{}")]), 1000, 0), using(says(" "), 1000, 77)]).await;
+
+    let events = answer_to(windowed(&server, 1000), talk()).await;
+
+    assert_eq!(events[3], "for nothing used 1000+0 in, 77 out, 0 thinking");
+    assert!(events[4].starts_with("failed: "), "{events:?}");
+}
+
+#[tokio::test]
 async fn a_summary_is_tried_again_like_any_call_and_its_text_is_not_told() {
     let server = Server::start([status(500, "", ""), says("they spoke"), says("hi")]).await;
 
