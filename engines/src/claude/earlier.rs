@@ -8,8 +8,8 @@ use super::protocol::content_text;
 use super::transcript::{Entry, Seen, Transcripts};
 use super::usage::Meter;
 use crate::contract::{Earlier, EngineError, EngineEvent, InputMessage, Native, Usage};
-use crate::openai::bounded;
 use crate::openai::usage::sum;
+use crate::tools::bounded;
 
 /// Told to the model in the place of the message that it has already.
 pub(super) const NOTE: &str = "[The host was interrupted and this turn was cut off. Tool calls without a result may or may not have \

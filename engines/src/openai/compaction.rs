@@ -6,6 +6,7 @@ use super::call::Prompt;
 use super::conversation::{Conversation, Tokens};
 use super::turn::{CallError, Turn, does_not_fit};
 use crate::contract::{ContextMessage, EngineError, EngineEvent};
+use crate::tools::bounded;
 
 /// How much of the window, in percent, a conversation may fill before it is summarised.
 const FULL: u64 = 80;
@@ -107,7 +108,7 @@ impl Turn {
         match self.conversation.question_before(cut) {
             None => framed,
             Some(question) => {
-                let question = super::bounded::cut(&question, QUESTION_BYTES / 2, QUESTION_BYTES / 2);
+                let question = bounded::cut(&question, QUESTION_BYTES / 2, QUESTION_BYTES / 2);
                 format!("{framed}\n\nThe message that is being worked on, word for word:\n\n{question}")
             }
         }

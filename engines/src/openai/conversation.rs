@@ -5,9 +5,9 @@ use std::iter::Sum;
 use std::ops::Add;
 use std::sync::Arc;
 
-use super::bounded;
 use super::message::Message;
 use crate::contract::{AssistantMessage, ContextMessage, InputMessage, ToolCall, Usage};
+use crate::tools::bounded;
 
 /// A count of tokens, estimated or reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

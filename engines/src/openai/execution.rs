@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::bounded;
 use super::host::Host;
 use super::host_tools;
 use super::lenient::repaired;
@@ -13,7 +12,7 @@ use super::toolbox::{Tool, Toolbox};
 use super::turn::Place;
 use crate::contract::{Answer, Asked, EngineEvent, ToolCall};
 use crate::permissions::Verdict;
-use crate::tools::{ToolContext, ToolOutcome, ToolSource};
+use crate::tools::{ToolContext, ToolOutcome, ToolSource, bounded};
 
 /// How many pieces of a tool's output wait to be told.
 const OUTPUT_PIECES: usize = 16;

@@ -26,7 +26,6 @@
 
 mod answer;
 pub(crate) mod attachments;
-pub(crate) mod bounded;
 mod call;
 mod calls;
 mod compaction;
