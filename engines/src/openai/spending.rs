@@ -11,8 +11,8 @@ pub(super) struct Spending {
     iterations: u32,
     /// The usage of this attempt.
     usage: Usage,
-    /// The iterations of the attempts before; `None`: this is the first one.
-    earlier_iterations: Option<u32>,
+    /// The iterations of the attempts before.
+    earlier_iterations: u32,
     /// All costs that are known, of all attempts.
     cost_nanos: i64,
 }
@@ -22,12 +22,12 @@ impl Spending {
     pub(super) fn after(earlier: Option<&Earlier>) -> Self {
         let Some(Earlier { iterations, usage, .. }) = earlier else { return Self::default() };
         let cost_nanos = usage.cost_nanos.unwrap_or(0);
-        Self { earlier_iterations: Some(*iterations), cost_nanos, ..Self::default() }
+        Self { earlier_iterations: *iterations, cost_nanos, ..Self::default() }
     }
 
-    /// Whether the turn has begun before its next model call, in this attempt or one before it.
-    pub(super) fn has_begun(&self) -> bool {
-        self.iterations > 0 || self.earlier_iterations.is_some()
+    /// The iterations of all attempts.
+    pub(super) fn iterations(&self) -> u32 {
+        self.earlier_iterations.saturating_add(self.iterations)
     }
 
     pub(super) fn add_iteration(&mut self, usage: Usage) {
@@ -44,7 +44,7 @@ impl Spending {
     /// Whether there may be another model call.
     pub(super) fn check(&self, settings: &Settings) -> Result<(), EngineError> {
         let most = settings.max_iterations;
-        if self.earlier_iterations.unwrap_or(0).saturating_add(self.iterations) >= most {
+        if self.iterations() >= most {
             let calls = if most == 1 { "1 model call" } else { &format!("{most} model calls") };
             return Err(EngineError::Limit(format!(
                 "it has made {calls}, and max_iterations allows no more"

@@ -86,8 +86,8 @@ impl Turn {
             self.spending.check(&self.provider.settings)?;
             self.compact_in_time().await?;
             self.spending.check(&self.provider.settings)?;
-            // A turn that begins was given all that there is.
-            if self.spending.has_begun() {
+            // The first model call of a turn, also where it is made anew, is about what the turn began with.
+            if self.spending.iterations() > 0 {
                 let messages = self.host.boundary().await;
                 attachments::check(&messages)?;
                 self.conversation.add_input(messages);

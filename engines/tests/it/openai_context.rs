@@ -90,6 +90,17 @@ async fn a_turn_that_goes_on_takes_what_came_meanwhile_before_its_first_model_ca
 }
 
 #[tokio::test]
+async fn a_turn_whose_first_model_call_is_made_anew_begins_with_its_own_message_alone() {
+    let server = Server::start([says("hi")]).await;
+    let engine = engine(settings(&server.base_url));
+    let mut session = open(&engine).await;
+
+    session.send(TurnInput { earlier: Some(Earlier::default()), ..input(&["hello"]) }).await.unwrap();
+
+    assert_eq!(rest(&mut *session).await, ["delta hi", "message \"hi\"", "done after 1"]);
+}
+
+#[tokio::test]
 async fn calls_and_results_that_have_lost_each_other_are_mended() {
     let server = Server::start([says("hi")]).await;
     let engine = engine(settings(&server.base_url));
