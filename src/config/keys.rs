@@ -119,7 +119,12 @@ pub(crate) const KEYS: &[Key] = &[
         Form::Span,
         "how long a JSON chat waits before it answers 202",
     ),
-    key("limits.turn_timeout", "ROUNDHOUSE_TURN_TIMEOUT", Form::Span, "the longest turn"),
+    key(
+        "limits.turn_timeout",
+        "ROUNDHOUSE_TURN_TIMEOUT",
+        Form::Span,
+        "the longest turn, counted anew when it goes on after its worker was lost",
+    ),
     key(
         "limits.interaction_timeout",
         "ROUNDHOUSE_INTERACTION_TIMEOUT",

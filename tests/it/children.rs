@@ -132,10 +132,11 @@ async fn a_child_that_is_not_waited_for_wakes_its_parent_once(kind: Kind) {
     deployment.end().await;
 }
 
-on!(many_children_that_end_at_once_are_each_told_of_once: Embedded, Distributed);
-async fn many_children_that_end_at_once_are_each_told_of_once(kind: Kind) {
+on!(many_children_that_end_at_any_moment_are_each_told_of_once: Embedded, Distributed);
+async fn many_children_that_end_at_any_moment_are_each_told_of_once(kind: Kind) {
     let deployment = Deployment::start(kind).await;
     let (client, other) = (deployment.client(), deployment.other());
+    // They end while their parent still works, or behind it.
     for round in 0..10 {
         let names: Vec<String> = (0..10).map(|child| format!("child {round} {child} here")).collect();
         let lines: Vec<_> = names.iter().map(|name| format!("spawn-async oracle: say {name}")).collect();

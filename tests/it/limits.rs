@@ -1,6 +1,9 @@
 //! What ends a turn before its model does, and what keeps a long conversation within its window.
 
-use crate::support::{Answer, Deployment, Kind, on, text};
+use serde_json::json;
+
+use crate::script::{Server, calls, roles, says};
+use crate::support::{Answer, Deployment, Gate, Kind, Options, agent, on, text, until};
 
 /// The turn failed for this reason, and the session goes on.
 async fn failed_with(deployment: &Deployment, agent: &str, failed: &Answer, reason: &str) {
@@ -53,5 +56,51 @@ async fn a_conversation_near_its_window_is_summarised(kind: Kind) {
     // The model is shown less than what is displayed.
     let last = deployment.oracle.requests().pop().unwrap().json();
     assert!(last["messages"].as_array().unwrap().len() < messages.len(), "{last}");
+    deployment.end().await;
+}
+
+on!(messages_that_came_at_one_boundary_are_summarised_once: Embedded, Distributed);
+async fn messages_that_came_at_one_boundary_are_summarised_once(kind: Kind) {
+    let gate = Gate::closed();
+    let child = json!({ "agent": "oracle", "message": "say child here", "mode": "async" }).to_string();
+    let wait = json!({ "command": gate.command("waited") }).to_string();
+    let fill = json!({ "command": "head -c 16000 /dev/zero | tr '\\0' x" }).to_string();
+    let replies = [
+        calls(&[("a", "spawn_agent", &child), ("b", "shell", &wait)]),
+        calls(&[("c", "shell", &fill)]),
+        says("the summary"),
+        says("done"),
+    ];
+    let server = Server::start(replies).await;
+    let more = "tools = [\"shell\", \"spawn_agent\"]\ncontext_window = 10000";
+    let agents = agent("scripted", &server.base_url, more);
+    let deployment = Deployment::with(kind, Options { agents, ..Options::default() }).await;
+    let (client, other) = (deployment.client(), deployment.other());
+    let session = client.session_with("scripted").await;
+    let mut events = client.follow(&session, None).await;
+    let first = client.waiting_with("scripted", &session, "go");
+    until("the command to begin", async || (gate.begun() == 1).then_some(())).await;
+    // Long, so that the next result is too much.
+    let injected =
+        other.later_with("scripted", &session, &format!("by the way {}", "blah ".repeat(4000))).await;
+    until("the child's word", async || {
+        other.items(&format!("/jobs?sessionId={session}&kind=wake")).await.pop()
+    })
+    .await;
+    gate.open();
+
+    // The first message, both calls and results, and what came at the boundary: two, of which each is one.
+    assert_eq!(events.until("context.compacted").await.data["compactSize"], 6);
+    let first = first.result().await;
+    let injected = client.ended(&text(&injected["jobId"])).await["result"].clone();
+    assert_eq!((&first["content"], &first["turnId"]), (&json!("done"), &injected["turnId"]));
+    let next = client.chat_with("scripted", Some(&session), "on").await.json();
+    assert_eq!(next["content"], "done");
+    let shown = server.requests().pop().unwrap().body;
+    // A summary that nobody's message follows is shown as one.
+    assert_eq!(roles(&shown), ["user", "assistant", "tool", "assistant", "user"]);
+    for word in ["by the way", "child here"] {
+        assert!(!shown["messages"].to_string().contains(word), "{word} is shown again");
+    }
     deployment.end().await;
 }

@@ -105,6 +105,34 @@ async fn a_spawn_that_a_person_has_allowed_is_not_asked_about_again(kind: Kind) 
     deployment.end().await;
 }
 
+on!(what_is_said_while_a_turn_asks_anew_is_in_its_next_model_call: Embedded, Distributed);
+async fn what_is_said_while_a_turn_asks_anew_is_in_its_next_model_call(kind: Kind) {
+    let mut deployment = Deployment::with(kind, one_worker()).await;
+    let client = deployment.client();
+    let session = client.session_with("asking").await;
+    let first = client.later_with("asking", &session, "sleep 0 then say x").await;
+    let lost = client.asked(&session).await;
+
+    deployment.replace_worker().await;
+    let client = deployment.client();
+    let questions = format!("/sessions/{session}/interactions");
+    let question = until("the question to be asked anew", async || {
+        client.items(&questions).await.into_iter().find(|question| question["id"] != lost["id"])
+    })
+    .await;
+    let injected = client.later_with("asking", &session, "X = 7").await;
+    let allowed = client.decide(&session, &question, &json!({"decision": "allow"})).await;
+    assert_eq!(allowed.status, 200, "{}", allowed.body);
+
+    let first = client.ended(&text(&first["jobId"])).await["result"].clone();
+    let injected = client.ended(&text(&injected["jobId"])).await["result"].clone();
+    assert_eq!((&injected["turnId"], &injected["injected"]), (&first["turnId"], &json!(true)));
+    assert_eq!((&first["content"], &first["iterations"]), (&json!("x\nX = 7"), &json!(2)));
+    assert_eq!(deployment.oracle.requests().len(), 2);
+    assert_eq!(client.roles(&session).await, ["user", "assistant", "user", "tool", "assistant"]);
+    deployment.end().await;
+}
+
 on!(a_parent_whose_worker_died_finds_the_child_that_works_for_it: Distributed);
 async fn a_parent_whose_worker_died_finds_the_child_that_works_for_it(kind: Kind) {
     let mut deployment = Deployment::with(kind, Options { slots: 1, ..one_worker() }).await;

@@ -3,7 +3,8 @@
 use roundhouse_oracle::RecordedRequest;
 use serde_json::{Value, json};
 
-use crate::support::{Deployment, Kind, newest, on, text};
+use crate::script::{Server, says, status, using};
+use crate::support::{Deployment, Kind, Options, agent, newest, on, text};
 
 on!(a_turn_says_what_it_used_and_the_session_sums_it: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);
 async fn a_turn_says_what_it_used_and_the_session_sums_it(kind: Kind) {
@@ -55,6 +56,26 @@ async fn a_cost_that_is_not_known_is_null(kind: Kind) {
     let body = json!({"message": "fail 400", "sessionId": result["sessionId"]});
     assert_eq!(client.ask(body).await.code(), "502 ENGINE_FAILED");
     assert_eq!(client.session(&text(&result["sessionId"])).await["usage"], unknown);
+    deployment.end().await;
+}
+
+on!(what_a_model_call_used_for_nothing_counts: Embedded, Distributed);
+async fn what_a_model_call_used_for_nothing_counts(kind: Kind) {
+    let too_long = r#"{"error":{"message":"too much","code":"context_length_exceeded"}}"#;
+    let replies =
+        [using(says("noted"), 5, 1), status(400, "", too_long), using(says(" "), 1000, 77), says("well")];
+    let server = Server::start(replies).await;
+    let agents = agent("scripted", &server.base_url, "prices = { input = 1.0, output = 10.0 }");
+    let deployment = Deployment::with(kind, Options { agents, ..Options::default() }).await;
+    let client = deployment.client();
+    let session = text(&client.chat_with("scripted", None, "X = 5").await.json()["sessionId"]);
+
+    let failed = client.chat_with("scripted", Some(&session), "go").await;
+
+    // The summary is empty, and without one the conversation is too long.
+    assert_eq!(failed.code(), "502 ENGINE_FAILED", "{}", failed.body);
+    let sum = json!({"input": 1005, "output": 78, "cache": 0, "cost": 0.001_785});
+    assert_eq!(deployment.other().session(&session).await["usage"], sum);
     deployment.end().await;
 }
 

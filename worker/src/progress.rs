@@ -149,6 +149,7 @@ impl<'a> Progress<'a> {
             EngineEvent::Compacted { summary, replaced, usage } => {
                 self.compacted(&summary, replaced, usage).await?;
             }
+            EngineEvent::Spent(usage) => self.spent(usage).await?,
             EngineEvent::Asked { id, asked } => return Ok(Taken::Asked(id, asked)),
             EngineEvent::TurnDone(done) => {
                 self.done = Some(done);
@@ -271,6 +272,15 @@ impl<'a> Progress<'a> {
         let session = persist(run, || store.session(run.lease.session)).await?;
         let compact_size = session.map_or(0, |session| session.compact_size);
         self.tell(EventKind::ContextCompacted { reason: "context_window", compact_size });
+        Ok(())
+    }
+
+    /// A model call was for nothing. It is counted at once: the turn may fail, or go on elsewhere.
+    async fn spent(&mut self, usage: EngineUsage) -> Result<(), StoreError> {
+        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+        let usage = translate::usage(usage);
+        persist(run, || store.spend(&run.lease, turn, usage)).await?;
+        self.counted.usage.add(usage);
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::message::{Piece, Writing};
 use super::protocol::{Block, Ended, Line, text};
 use crate::contract::{AssistantMessage, EngineEvent, ToolCall};
-use crate::openai::bounded;
+use crate::tools::bounded;
 
 /// What has happened on it, in order.
 #[derive(Debug)]

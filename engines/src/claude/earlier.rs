@@ -8,8 +8,8 @@ use super::protocol::content_text;
 use super::transcript::{Entry, Seen, Transcripts};
 use super::usage::Meter;
 use crate::contract::{Earlier, EngineError, EngineEvent, InputMessage, Native, Usage};
-use crate::openai::bounded;
 use crate::openai::usage::sum;
+use crate::tools::bounded;
 
 /// Told to the model in the place of the message that it has already.
 pub(super) const NOTE: &str = "[The host was interrupted and this turn was cut off. Tool calls without a result may or may not have \
@@ -40,7 +40,7 @@ pub(super) fn look_up(
     earlier: &Earlier,
     meter: &Meter,
 ) -> Result<Continuation, EngineError> {
-    let mut found = Continuation { usage: meter.priced(Usage::default()), ..Continuation::default() };
+    let mut found = Continuation::default();
     let mut joined = String::new();
     let mut entries: Vec<Entry> = Vec::new();
     for message in messages {

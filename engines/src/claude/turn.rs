@@ -67,10 +67,7 @@ impl Turn {
             events.push(EngineEvent::MessageDone(message));
         }
         let iterations = result.iterations.max(1).saturating_add(self.iterations);
-        // What was used before may have no price; what is known is more than nothing.
-        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
-        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
-        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
+        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage: sum(used, self.usage), answered }));
         events
     }
 }

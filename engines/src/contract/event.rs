@@ -122,6 +122,8 @@ pub enum EngineEvent {
         /// What the summary cost.
         usage: Usage,
     },
+    /// A model call that brought nothing to keep has used this: its answer broke off, or was of no use. It is no iteration.
+    Spent(Usage),
     /// The turn has ended well: the last [`EngineEvent::MessageDone`] is its answer.
     TurnDone(TurnDone),
     /// The turn was ended by [`EngineSession::interrupt`](super::EngineSession::interrupt); what was written so far came as deltas.
@@ -159,7 +161,8 @@ pub struct AssistantMessage {
 pub struct TurnDone {
     /// Model calls in this attempt of the turn, at least 1.
     pub iterations: u32,
-    /// What this attempt used, all in all; never cumulative over turns.
+    /// What this attempt used, all in all, with what was told of in [`EngineEvent::Compacted`] and [`EngineEvent::Spent`];
+    /// never cumulative over turns.
     pub usage: Usage,
     /// The messages that are answered, where the engine says so; empty: all that the turn was given. What is not among
     /// them is still the engine's, and comes with the next turn.

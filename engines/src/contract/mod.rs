@@ -80,7 +80,7 @@ pub trait EngineSession: Send {
     async fn next(&mut self) -> EngineEvent;
 
     /// Goes on from a boundary ([`EngineEvent::Boundary`]), with the messages that came in the meantime: they are in the
-    /// context of the next model call.
+    /// context of the next model call, each as one message.
     async fn proceed(&mut self, messages: Vec<InputMessage>);
 
     /// Hands a message to the running turn of an engine that takes them at any time ([`Intake::AnyTime`]). Whether and

@@ -10,7 +10,7 @@ use super::lenient::repaired;
 use super::protocol::{Chunk, Delta};
 use super::provider::Provider;
 use super::usage::ReportedUsage;
-use crate::contract::{AssistantMessage, EngineEvent};
+use crate::contract::{AssistantMessage, EngineEvent, Usage};
 
 /// An answer under construction.
 #[derive(Debug, Default)]
@@ -41,11 +41,16 @@ impl Answer {
         !self.calls.is_empty()
     }
 
+    /// What it has used, as far as the server has said so.
+    pub(super) fn usage(&self, provider: &Provider) -> Option<Usage> {
+        self.usage.map(|usage| usage.priced(provider.rates))
+    }
+
     /// The message, once it is complete. Its calls have ids that are not among `ids`, and are put there.
     pub(super) fn into_message(self, provider: &Provider, ids: &mut HashSet<String>) -> AssistantMessage {
         // One of the reasons that we know nothing of is as good as `stop`.
         tracing::debug!(finish_reason = self.finish_reason, model = self.model, "the model has answered");
-        let usage = self.usage.map(|usage| usage.priced(provider.rates)).unwrap_or_default();
+        let usage = self.usage(provider).unwrap_or_default();
         let thinking = (!self.thinking.is_empty()).then_some(self.thinking);
         let tool_calls = self.calls.finish(ids);
         AssistantMessage {
@@ -66,6 +71,9 @@ impl Answer {
         provider: &Provider,
     ) -> Result<(), Failure> {
         if data.trim_ascii() == b"[DONE]" {
+            if !self.has_choice {
+                return Err(Failure::empty());
+            }
             self.is_done = true;
             return Ok(());
         }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::conversation::Tokens;
-use super::lenient::clean;
 use crate::contract::{Attachment, EngineError, InputMessage};
+use crate::tools::text::clean;
 
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
@@ -49,7 +49,7 @@ impl Part {
                 Self::ImageUrl { image_url: ImageUrl { url } }
             }
             Some(Kind::Text) => {
-                let text = clean(String::from_utf8_lossy(data).into_owned());
+                let text = clean(data);
                 Self::text(format!("File {name}:\n\n{text}"))
             }
             None => Self::text(format!("[The file {name} ({media_type}) cannot be shown to you.]")),

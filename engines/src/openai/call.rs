@@ -17,7 +17,7 @@ use super::protocol::Request;
 use super::provider::Provider;
 use super::retry;
 use super::stream::{Item, Reading};
-use crate::contract::{EngineError, EngineEvent};
+use crate::contract::{EngineError, EngineEvent, Usage};
 
 /// A model call that is under way. Dropping it closes its connection.
 pub(super) struct Call {
@@ -29,6 +29,8 @@ pub(super) struct Call {
     tries: u32,
     state: State,
     answer: Answer,
+    /// What an answer that was given up has used.
+    spent: Option<Usage>,
     /// What there is to tell before the call goes on.
     ready: VecDeque<EngineEvent>,
     /// Something of the answer was passed on: from then on no try can be taken back.
@@ -71,6 +73,7 @@ impl Call {
             tries: 0,
             state: State::Asking,
             answer: Answer::default(),
+            spent: None,
             ready: VecDeque::new(),
             has_begun: false,
         }
@@ -91,7 +94,6 @@ impl Call {
                 }
                 State::Asking => match self.ask().await {
                     Ok(reading) => {
-                        self.answer = Answer::default();
                         self.state = State::Reading(reading);
                         continue;
                     }
@@ -112,8 +114,12 @@ impl Call {
     }
 
     /// Sends the request until a server takes it; a server that does not know `stream_options` is asked without.
+    ///
+    /// A server that may not know them is asked without in this call alone: what it refused may have been another thing,
+    /// that has passed since, and the usage of one call is less of a loss than that of all.
     async fn ask(&mut self) -> Result<Box<Reading>, Failure> {
         self.tries += 1;
+        let mut is_named = false;
         loop {
             let body = self.body()?;
             let limit = self.provider.settings.first_byte_timeout;
@@ -126,7 +132,7 @@ impl Call {
                 if is_page(&response) {
                     return Err(Failure::last("the answer is a web page: is base_url right?"));
                 }
-                if !self.asks_usage {
+                if is_named {
                     self.provider.remember_refused_usage();
                 }
                 return Ok(Box::new(Reading::new(response, self.provider.settings.idle_timeout)));
@@ -135,6 +141,7 @@ impl Call {
             if !self.asks_usage || failure.overflows || !matches!(status.as_u16(), 400 | 422) {
                 return Err(failure);
             }
+            is_named = failure.names_usage;
             self.asks_usage = false;
             self.body = None;
         }
@@ -157,7 +164,13 @@ impl Call {
         Ok(body)
     }
 
+    /// What the call has used for an answer that came to nothing, told once.
+    pub(super) fn take_spent(&mut self) -> Option<Usage> {
+        self.spent.take()
+    }
+
     fn failed(&mut self, failure: Failure) -> Step {
+        self.spent = std::mem::take(&mut self.answer).usage(&self.provider);
         if failure.overflows && !self.has_begun {
             return Step::Overflowed(failure.error);
         }

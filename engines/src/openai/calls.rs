@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::lenient::clean;
 use crate::contract::ToolCall;
+use crate::tools::text::without_nul;
 
 /// The longest id that a server is taken at.
 const MAX_ID_BYTES: usize = 128;
@@ -80,10 +80,10 @@ impl Calls {
     pub(super) fn finish(self, taken: &mut HashSet<String>) -> Vec<ToolCall> {
         let finish = |call: Call| {
             let is_usable = |id: &String| !id.is_empty() && id.len() <= MAX_ID_BYTES && !taken.contains(id);
-            let id = Some(clean(call.id)).filter(is_usable);
+            let id = Some(without_nul(call.id)).filter(is_usable);
             let id = id.unwrap_or_else(|| format!("call_{}", Uuid::now_v7().simple()));
             taken.insert(id.clone());
-            ToolCall { id, name: clean(call.name), arguments: clean(call.arguments) }
+            ToolCall { id, name: without_nul(call.name), arguments: without_nul(call.arguments) }
         };
         self.0.into_iter().map(finish).collect()
     }

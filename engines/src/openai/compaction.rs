@@ -6,6 +6,7 @@ use super::call::Prompt;
 use super::conversation::{Conversation, Tokens};
 use super::turn::{CallError, Turn, does_not_fit};
 use crate::contract::{ContextMessage, EngineError, EngineEvent};
+use crate::tools::bounded;
 
 /// How much of the window, in percent, a conversation may fill before it is summarised.
 const FULL: u64 = 80;
@@ -86,14 +87,15 @@ impl Turn {
             rest.finish().await;
         }
         let answer = answer.into_message(&self.provider, self.conversation.ids());
-        self.spending.add(answer.usage);
         if answer.content.trim().is_empty() {
+            self.spend(answer.usage).await;
             return Err(EngineError::Provider {
                 status: None,
                 retry_after: None,
                 detail: "the model gave an empty summary".to_owned(),
             });
         }
+        self.spending.add(answer.usage);
         let summary = self.framed(answer.content.trim(), cut);
         let replaced = self.conversation.replace(cut, summary.clone());
         self.host.tell(EngineEvent::Compacted { summary, replaced, usage: answer.usage }).await;
@@ -106,7 +108,7 @@ impl Turn {
         match self.conversation.question_before(cut) {
             None => framed,
             Some(question) => {
-                let question = super::bounded::cut(&question, QUESTION_BYTES / 2, QUESTION_BYTES / 2);
+                let question = bounded::cut(&question, QUESTION_BYTES / 2, QUESTION_BYTES / 2);
                 format!("{framed}\n\nThe message that is being worked on, word for word:\n\n{question}")
             }
         }

@@ -5,9 +5,9 @@ use std::iter::Sum;
 use std::ops::Add;
 use std::sync::Arc;
 
-use super::bounded;
 use super::message::Message;
 use crate::contract::{AssistantMessage, ContextMessage, InputMessage, ToolCall, Usage};
+use crate::tools::bounded;
 
 /// A count of tokens, estimated or reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,14 +149,11 @@ impl Conversation {
         &mut self.ids
     }
 
-    /// Adds what came at a boundary: one message, since it was consumed together.
+    /// Adds what came at a boundary, each as the message that it will be when the conversation is replayed.
     pub(super) fn add_input(&mut self, messages: Vec<InputMessage>) {
-        if messages.is_empty() {
-            return;
+        for InputMessage { text, attachments, .. } in messages {
+            self.push(Message::user(text, &attachments), 1);
         }
-        let text = messages.iter().map(|message| &*message.text).collect::<Vec<_>>().join("\n\n");
-        let attachments: Vec<_> = messages.into_iter().flat_map(|message| message.attachments).collect();
-        self.push(Message::user(text, &attachments), 1);
     }
 
     /// Adds the model's message, and what the call has reported for all until now.

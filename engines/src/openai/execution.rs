@@ -4,7 +4,6 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::bounded;
 use super::host::Host;
 use super::host_tools;
 use super::lenient::repaired;
@@ -13,7 +12,7 @@ use super::toolbox::{Tool, Toolbox};
 use super::turn::Place;
 use crate::contract::{Answer, Asked, EngineEvent, ToolCall};
 use crate::permissions::Verdict;
-use crate::tools::{ToolContext, ToolOutcome, ToolSource};
+use crate::tools::{ToolContext, ToolOutcome, ToolSource, bounded};
 
 /// How many pieces of a tool's output wait to be told.
 const OUTPUT_PIECES: usize = 16;
@@ -42,7 +41,7 @@ async fn try_run(
 ) -> Result<ToolOutcome, String> {
     let tool = toolbox
         .get(&call.name)
-        .ok_or_else(|| format!("There is no tool `{}`. There are: {}.", call.name, toolbox.names()))?;
+        .ok_or_else(|| format!("There is no tool `{}`. {}", call.name, toolbox.names()))?;
     let input = arguments(&call.arguments)?;
     let (input, note) = match (leave(call, tool, &input, settings, host).await?, input) {
         (None, input) => (input, String::new()),

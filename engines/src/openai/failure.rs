@@ -8,6 +8,7 @@ use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
 use super::overflow;
+use super::protocol::USAGE_MEMBERS;
 use super::provider::Provider;
 use super::retry;
 use crate::contract::EngineError;
@@ -27,12 +28,14 @@ pub(super) struct Failure {
     pub(super) may_retry: bool,
     /// The context was too long for the model.
     pub(super) overflows: bool,
+    /// The server names what asks for usage, so it is likely what it refuses.
+    pub(super) names_usage: bool,
 }
 
 impl Failure {
     /// Another try would not help.
     pub(super) fn lasting(error: EngineError) -> Self {
-        Self { error, may_retry: false, overflows: false }
+        Self { error, may_retry: false, overflows: false, names_usage: false }
     }
 
     /// Another try may help.
@@ -68,6 +71,14 @@ impl Failure {
         Self::passing(provider_error(None, detail))
     }
 
+    /// The server was done, and had not even begun an answer.
+    pub(super) fn empty() -> Self {
+        Self::passing(provider_error(
+            None,
+            "the answer was empty: the stream ended with [DONE] before any choice",
+        ))
+    }
+
     /// An error that came in the body of an answer with status 200.
     pub(super) fn reported(error: &Value, provider: &Provider) -> Self {
         let status = status_within(error);
@@ -75,10 +86,10 @@ impl Failure {
         Self {
             may_retry: status.is_some_and(is_temporary),
             overflows: status != Some(429) && overflow::is_meant(error, words.as_deref()),
-            error: provider_error(
+            ..Self::lasting(provider_error(
                 status,
                 bounded(&provider.redacted(&words.unwrap_or_else(|| error.to_string()))),
-            ),
+            ))
         }
     }
 
@@ -108,6 +119,7 @@ impl Failure {
         Self {
             may_retry: is_temporary(status.as_u16()),
             overflows: status.as_u16() != 429 && overflow::is_meant(&error, message(&error).as_deref()),
+            names_usage: names_usage(&body),
             error: EngineError::Provider { status: Some(status.as_u16()), retry_after, detail },
         }
     }
@@ -135,6 +147,13 @@ const fn is_temporary(status: u16) -> bool {
     status == 429 || status >= 500
 }
 
+/// Whether a rejection names one of the members by which usage is asked for. All of it is looked at: servers say which
+/// member they mean in many places.
+fn names_usage(body: &[u8]) -> bool {
+    let body = String::from_utf8_lossy(body);
+    USAGE_MEMBERS.iter().any(|member| body.contains(member))
+}
+
 /// What a rejection says, in whichever of the usual shapes: its error, and that in words.
 fn said(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> (Value, String) {
     if status.is_redirection() {
@@ -147,6 +166,12 @@ fn said(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> (Value, String)
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     let mut body = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    // Gemini puts its error into a list.
+    if let Value::Array(list) = &mut body
+        && list.len() == 1
+    {
+        body = list.remove(0);
+    }
     let error = match body.get_mut("error").map(Value::take) {
         None | Some(Value::Null) => body,
         Some(error) => error,

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::tools::text::without_nul;
+
 /// A text, borrowed from the wire where it can be. Null and what is no text are empty; of a list of content parts
 /// it is their text.
 #[derive(Debug, Default)]
@@ -19,15 +21,10 @@ impl Text<'_> {
         self.0 == text
     }
 
-    /// The text as it may leave the engine: databases refuse NUL.
+    /// The text as it may leave the engine.
     pub(super) fn into_string(self) -> String {
-        clean(self.0.into_owned())
+        without_nul(self.0.into_owned())
     }
-}
-
-/// A text without NUL.
-pub(super) fn clean(text: String) -> String {
-    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {

@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::attachments::Part;
-use super::bounded::cut;
 use super::conversation::Tokens;
 use super::toolbox::wire_name;
 use crate::contract::{Attachment, ToolCall};
+use crate::tools::bounded::cut;
 
 /// How much of a text, or of what a tool returned, a summary is made from.
 const SHOWN_TEXT_BYTES: usize = 16 * 1024;

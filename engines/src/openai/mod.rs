@@ -16,8 +16,9 @@
 //! permissions first ([`crate::permissions`]); what goes wrong with a call is told to the model and fails nothing.
 //!
 //! `iterations`, usage and cost that are told are of this attempt alone; the limits count those of the attempts before it
-//! too, so that a turn which goes on after a crash has no more than what is left. Calls that summarise are no iterations, but what they cost is part of the turn's usage and counts towards its limit; it stands in
-//! `Compacted` as well, so a sum over a turn's events takes both kinds, and one that takes `TurnDone` takes neither.
+//! too, so that a turn which goes on after a crash has no more than what is left. Calls that summarise, and those that
+//! brought nothing, are no iterations, but what they cost is part of the turn's usage and counts towards its limit. It
+//! stands in `Compacted` and `Spent` as well: a sum over a turn's events takes all kinds, one that takes `TurnDone` none.
 //!
 //! # Long conversations
 //!
@@ -26,7 +27,6 @@
 
 mod answer;
 pub(crate) mod attachments;
-pub(crate) mod bounded;
 mod call;
 mod calls;
 mod compaction;

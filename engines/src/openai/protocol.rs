@@ -17,6 +17,9 @@ use crate::contract::EngineError;
 /// Members of the request that the engine sets itself.
 pub(super) const OWN_MEMBERS: [&str; 5] = ["model", "messages", "stream", "stream_options", "tools"];
 
+/// Members by which usage is asked for; not every server takes them.
+pub(super) const USAGE_MEMBERS: [&str; 2] = ["stream_options", "include_usage"];
+
 /// Members that servers refuse where there are no tools.
 const TOOL_MEMBERS: [&str; 2] = ["tool_choice", "parallel_tool_calls"];
 

@@ -26,7 +26,7 @@ pub(super) struct Provider {
     completions: Url,
     models: Url,
     headers: HeaderMap,
-    /// The server has refused `stream_options`.
+    /// The server has refused `stream_options`, by name.
     refuses_usage: AtomicBool,
 }
 

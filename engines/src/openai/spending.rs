@@ -10,7 +10,7 @@ pub(super) struct Spending {
     /// The iterations of this attempt.
     iterations: u32,
     /// The usage of this attempt.
-    usage: Option<Usage>,
+    usage: Usage,
     /// The iterations of the attempts before.
     earlier_iterations: u32,
     /// All costs that are known, of all attempts.
@@ -25,9 +25,9 @@ impl Spending {
         Self { earlier_iterations: *iterations, cost_nanos, ..Self::default() }
     }
 
-    /// Whether this attempt has called the model.
-    pub(super) fn has_begun(&self) -> bool {
-        self.iterations > 0
+    /// The iterations of all attempts.
+    pub(super) fn iterations(&self) -> u32 {
+        self.earlier_iterations.saturating_add(self.iterations)
     }
 
     pub(super) fn add_iteration(&mut self, usage: Usage) {
@@ -38,13 +38,13 @@ impl Spending {
     /// Adds a call that is no iteration.
     pub(super) fn add(&mut self, usage: Usage) {
         self.cost_nanos = self.cost_nanos.saturating_add(usage.cost_nanos.unwrap_or(0));
-        self.usage = Some(self.usage.map_or(usage, |sum| usage::sum(sum, usage)));
+        self.usage = usage::sum(self.usage, usage);
     }
 
     /// Whether there may be another model call.
     pub(super) fn check(&self, settings: &Settings) -> Result<(), EngineError> {
         let most = settings.max_iterations;
-        if self.earlier_iterations.saturating_add(self.iterations) >= most {
+        if self.iterations() >= most {
             let calls = if most == 1 { "1 model call" } else { &format!("{most} model calls") };
             return Err(EngineError::Limit(format!(
                 "it has made {calls}, and max_iterations allows no more"
@@ -61,7 +61,7 @@ impl Spending {
     }
 
     pub(super) fn done(&self) -> TurnDone {
-        TurnDone { iterations: self.iterations, usage: self.usage.unwrap_or_default(), answered: Vec::new() }
+        TurnDone { iterations: self.iterations, usage: self.usage, answered: Vec::new() }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -87,12 +86,13 @@ impl Toolbox {
         self.tools.get(name).map(|(tool, _)| tool)
     }
 
-    /// The names, for a model that has called another.
+    /// What there is, for a model that has called something else.
     pub(super) fn names(&self) -> String {
-        self.tools.keys().fold(String::new(), |mut names, name| {
-            let _ = write!(names, "{}{name}", if names.is_empty() { "" } else { ", " });
-            names
-        })
+        if self.is_empty() {
+            return "There are none now.".to_owned();
+        }
+        let names: Vec<_> = self.tools.keys().map(String::as_str).collect();
+        format!("There are: {}.", names.join(", "))
     }
 
     /// The list for the request; `None`: there are no tools.

@@ -16,7 +16,7 @@ use super::provider::Provider;
 use super::spending::Spending;
 use super::stream::Reading;
 use super::toolbox::{self, Toolbox};
-use crate::contract::{AssistantMessage, ContextMessage, Earlier, EngineError, EngineEvent, ToolCall};
+use crate::contract::{AssistantMessage, ContextMessage, Earlier, EngineError, EngineEvent, ToolCall, Usage};
 
 /// Where and for whom turns run.
 #[derive(Debug, Clone)]
@@ -86,7 +86,8 @@ impl Turn {
             self.spending.check(&self.provider.settings)?;
             self.compact_in_time().await?;
             self.spending.check(&self.provider.settings)?;
-            if self.spending.has_begun() {
+            // The first model call of a turn, also where it is made anew, is about what the turn began with.
+            if self.spending.iterations() > 0 {
                 let messages = self.host.boundary().await;
                 attachments::check(&messages)?;
                 self.conversation.add_input(messages);
@@ -115,7 +116,10 @@ impl Turn {
             }
             other => other.map_err(CallError::into_last)?,
         };
-        if answer.calls_tools() && self.toolbox.is_empty() {
+        // Where the tools are only away, it is told to the model like any call of a tool that is not there.
+        let has_tools = !self.toolbox.is_empty() || !self.provider.settings.sources.is_empty();
+        if answer.calls_tools() && !has_tools {
+            self.spend(answer.usage(&self.provider).unwrap_or_default()).await;
             return Err(EngineError::Provider {
                 status: None,
                 retry_after: None,
@@ -155,7 +159,11 @@ impl Turn {
     ) -> Result<(Answer, Option<Box<Reading>>), CallError> {
         let mut call = Box::new(Call::new(Arc::clone(&self.provider), prompt));
         loop {
-            match call.next().await {
+            let step = call.next().await;
+            if let Some(usage) = call.take_spent() {
+                self.spend(usage).await;
+            }
+            match step {
                 Step::Event(event) => {
                     if is_answer || matches!(event, EngineEvent::Retry { .. }) {
                         self.host.tell(event).await;
@@ -165,6 +173,14 @@ impl Turn {
                 Step::Failed(error) => return Err(CallError::Other(error)),
                 Step::Overflowed(error) => return Err(CallError::Overflow(error)),
             }
+        }
+    }
+
+    /// Counts a model call that brought nothing to keep.
+    pub(super) async fn spend(&mut self, usage: Usage) {
+        if usage != Usage::default() {
+            self.spending.add(usage);
+            self.host.tell(EngineEvent::Spent(usage)).await;
         }
     }
 

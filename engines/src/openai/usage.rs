@@ -83,13 +83,16 @@ fn picodollars_per_token(dollars_per_million: f64) -> Result<i128, EngineError> 
     Ok((dollars_per_million * 1e6).round() as i128)
 }
 
-/// The sum of two model calls. A cost that is unknown in part is unknown.
+/// The sum of two model calls. That of a known and an unknown cost is the known one.
 pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
         input_tokens: a.input_tokens.saturating_add(b.input_tokens),
         output_tokens: a.output_tokens.saturating_add(b.output_tokens),
         cache_tokens: a.cache_tokens.saturating_add(b.cache_tokens),
         thinking_tokens: a.thinking_tokens.saturating_add(b.thinking_tokens),
-        cost_nanos: a.cost_nanos.zip(b.cost_nanos).map(|(a, b)| a.saturating_add(b)),
+        cost_nanos: match (a.cost_nanos, b.cost_nanos) {
+            (Some(a), Some(b)) => Some(a.saturating_add(b)),
+            (a, b) => a.or(b),
+        },
     }
 }

@@ -1,13 +1,36 @@
-//! A text of bounded length: of what is too much, head and tail are kept.
+//! Texts of bounded length: of what is too much, head and tail are kept.
 
 use super::text;
-use std::fmt::Write;
 
 const HEAD_BYTES: usize = 16 * 1024;
 const TAIL_BYTES: usize = 48 * 1024;
 
 /// The most that a tool's text has, notes about what was left out not counted.
 pub(super) const TEXT_BYTES: usize = HEAD_BYTES + TAIL_BYTES;
+
+/// What a tool that bounds its own text may add in notes.
+const NOTES_BYTES: usize = 1024;
+
+/// What a tool said, as the model and the store get it: bounded, and without NUL. A text that has been through this or
+/// through [`Bounded`] comes out as it is.
+pub(crate) fn result(text: String) -> String {
+    let text = text::without_nul(text);
+    if text.len() <= TEXT_BYTES + NOTES_BYTES { text } else { cut(&text, HEAD_BYTES, TAIL_BYTES) }
+}
+
+/// The text with its middle left out where it is longer than head and tail.
+pub(crate) fn cut(text: &str, head: usize, tail: usize) -> String {
+    if text.len() <= head.saturating_add(tail) {
+        return text.to_owned();
+    }
+    let (head, tail) = (text::fitting(text, head), text::fitting_end(text, tail));
+    let left_out = text.len() - head.len() - tail.len();
+    format!("{head}{}{tail}", note(left_out))
+}
+
+fn note(left_out: usize) -> String {
+    format!("\n[… {left_out} bytes left out …]\n")
+}
 
 /// Takes any amount of text and needs bounded memory.
 #[derive(Debug, Default)]
@@ -16,7 +39,7 @@ pub(crate) struct Bounded {
     head_is_full: bool,
     tail: String,
     /// What was taken out of the tail's front.
-    left_out_bytes: u64,
+    left_out_bytes: usize,
 }
 
 impl Bounded {
@@ -38,13 +61,13 @@ impl Bounded {
         let kept = text::fitting_end(&self.tail, TAIL_BYTES).len();
         let excess = self.tail.len() - kept;
         self.tail.drain(..excess);
-        self.left_out_bytes += excess as u64;
+        self.left_out_bytes += excess;
     }
 
     pub(crate) fn finish(mut self) -> String {
         self.trim();
         if self.left_out_bytes > 0 {
-            let _ = write!(self.head, "\n[… {} bytes left out …]\n", self.left_out_bytes);
+            self.head += &note(self.left_out_bytes);
         }
         self.head + &self.tail
     }
@@ -74,6 +97,7 @@ mod tests {
         bounded.push("\nlast");
         let text = bounded.finish();
         let left_out = 6 + 1_000_000 + 5 - TEXT_BYTES;
+        assert_eq!(result(text.clone()), text);
         assert!(text.starts_with("first\n") && text.ends_with("\nlast"));
         assert!(text.contains(&format!("\n[… {left_out} bytes left out …]\n")), "{left_out}");
         assert!(text.len() < TEXT_BYTES + 100);

@@ -20,7 +20,7 @@ mod read_file;
 mod search_files;
 mod shell;
 mod source;
-mod text;
+pub(crate) mod text;
 mod walk;
 mod workspace;
 mod write_file;

@@ -1,4 +1,4 @@
-//! Cutting and decoding text without breaking a character.
+//! Cutting, decoding and cleaning text without breaking a character.
 
 /// The longest beginning with at most `bytes` bytes.
 pub(super) fn fitting(text: &str, bytes: usize) -> &str {
@@ -32,9 +32,14 @@ impl Decoder {
     }
 }
 
-pub(super) fn clean(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text.into_owned() }
+/// The text of bytes: what is not UTF-8 becomes U+FFFD, and so does NUL.
+pub(crate) fn clean(bytes: &[u8]) -> String {
+    without_nul(String::from_utf8_lossy(bytes).into_owned())
+}
+
+/// A text as it may leave an engine: no store takes NUL.
+pub(crate) fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 /// How many bytes at the end are the beginning of a character.

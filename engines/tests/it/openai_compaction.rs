@@ -1,12 +1,12 @@
 //! Conversations that become too long.
 
-use roundhouse_engines::contract::{ContextMessage, ToolCall, TurnInput};
+use roundhouse_engines::contract::{ContextMessage, EngineEvent, ToolCall, TurnInput};
 use roundhouse_engines::openai::Settings;
 use serde_json::{Value, json};
 
 use crate::script::{Server, calls, says, status, using};
 use crate::tools::with_tools;
-use crate::turns::{after, answer_to, assistant, message, settings, user};
+use crate::turns::{after, answer_to, assistant, engine, input, message, next, open, rest, settings, user};
 
 const FRAME: &str = "Summary of the conversation before the messages that follow:\n\n";
 
@@ -164,6 +164,17 @@ async fn a_summary_that_fails_fails_the_turn_only_if_there_is_no_room_left() {
 }
 
 #[tokio::test]
+async fn what_a_summary_of_nothing_has_used_is_told() {
+    let server =
+        Server::start([using(calls(&[("a", "echo", "{}")]), 1000, 0), using(says(" "), 1000, 77)]).await;
+
+    let events = answer_to(windowed(&server, 1000), talk()).await;
+
+    assert_eq!(events[3], "for nothing used 1000+0 in, 77 out, 0 thinking");
+    assert!(events[4].starts_with("failed: "), "{events:?}");
+}
+
+#[tokio::test]
 async fn a_summary_is_tried_again_like_any_call_and_its_text_is_not_told() {
     let server = Server::start([status(500, "", ""), says("they spoke"), says("hi")]).await;
 
@@ -202,6 +213,30 @@ async fn a_second_summary_stands_for_the_first_and_keeps_the_message_too() {
     assert!(compacted[0].starts_with("5 became ") && compacted[0].contains(question), "{compacted:?}");
     assert!(compacted[1].starts_with("3 became ") && compacted[1].contains(question), "{compacted:?}");
     assert_eq!(events.last().unwrap(), "done after 4 used 34100+0 in, 0 out, 0 thinking");
+}
+
+#[tokio::test]
+async fn messages_that_came_at_one_boundary_count_each() {
+    let call = |id: &str, name: &str| using(calls(&[(id, name, "{}")]), 100, 0);
+    let replies = [call("a", "echo"), call("b", "huge"), says("they spoke"), says("hi")];
+    let server = Server::start(replies).await;
+    let engine = engine(windowed(&server, 20_000));
+    let mut session = open(&engine).await;
+    session.send(input(&["hello"])).await.unwrap();
+
+    let mut came = vec![message("1", "one"), message("2", "two")];
+    let compacted = loop {
+        match next(&mut *session).await {
+            EngineEvent::Boundary => session.proceed(std::mem::take(&mut came)).await,
+            EngineEvent::Compacted { replaced, .. } => break replaced,
+            event => assert!(!event.ends_turn(), "{event:?}"),
+        }
+    };
+    assert_eq!(rest(&mut *session).await.last().unwrap(), "done after 3 used 200+0 in, 0 out, 0 thinking");
+
+    // The message, a call and its result, and both: all but the call whose result is too long, with that.
+    assert_eq!(compacted, 5);
+    assert!(!messages(&server, 3).to_string().contains("\"two\""));
 }
 
 #[tokio::test]

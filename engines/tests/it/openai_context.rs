@@ -1,11 +1,11 @@
 //! Contexts that a turn begins with.
 
-use roundhouse_engines::contract::{ContextMessage, EngineError, ToolCall, TurnInput};
+use roundhouse_engines::contract::{ContextMessage, Earlier, EngineError, EngineEvent, ToolCall, TurnInput};
 use serde_json::json;
 
 use crate::script::{Server, calls, roles, says};
 use crate::tools::with_tools;
-use crate::turns::{after, assistant, engine, input, message, open, rest, settings, user};
+use crate::turns::{after, assistant, engine, input, message, next, open, rest, settings, user};
 
 fn called(id: &str) -> ToolCall {
     ToolCall { id: id.to_owned(), name: "echo".to_owned(), arguments: "{}".to_owned() }
@@ -62,6 +62,42 @@ async fn a_turn_begins_with_the_calls_that_have_not_begun() {
     assert_eq!(request["messages"][2], json!({"role": "tool", "tool_call_id": "a", "content": "r"}));
     assert_eq!(request["messages"][3]["tool_call_id"], "b");
     assert_ne!(request["messages"][3]["content"], "[The result is no longer there.]");
+}
+
+#[tokio::test]
+async fn a_turn_that_goes_on_takes_what_came_meanwhile_before_its_first_model_call() {
+    let server = Server::start([says("hi")]).await;
+    let (settings, _) = with_tools(settings(&server.base_url));
+    let engine = engine(settings);
+    let mut session = open(&engine).await;
+    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a")] };
+    let earlier = Some(Earlier { iterations: 1, ..Earlier::default() });
+    let context = vec![user("hello"), made];
+    session.send(TurnInput { context, messages: vec![message("job", "hello")], earlier }).await.unwrap();
+
+    // The call that had not begun comes first.
+    let mut events = vec![];
+    while !matches!(events.last(), Some(EngineEvent::Boundary)) {
+        events.push(next(&mut *session).await);
+    }
+    assert_eq!(server.requests().len(), 0);
+    session.proceed(vec![message("later", "and this")]).await;
+    rest(&mut *session).await;
+
+    let request = &server.requests()[0].body;
+    assert_eq!(roles(request), ["user", "assistant", "tool", "user"]);
+    assert_eq!(request["messages"][3]["content"], "and this");
+}
+
+#[tokio::test]
+async fn a_turn_whose_first_model_call_is_made_anew_begins_with_its_own_message_alone() {
+    let server = Server::start([says("hi")]).await;
+    let engine = engine(settings(&server.base_url));
+    let mut session = open(&engine).await;
+
+    session.send(TurnInput { earlier: Some(Earlier::default()), ..input(&["hello"]) }).await.unwrap();
+
+    assert_eq!(rest(&mut *session).await, ["delta hi", "message \"hi\"", "done after 1"]);
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use roundhouse_engines::contract::{ContextMessage, Earlier, ToolCall, TurnInput, Usage};
 use roundhouse_engines::openai::{Prices, Settings};
 
-use crate::script::{Act, Server, calls, says, using};
+use crate::script::{Act, Server, calls, says, streamed, using};
 use crate::tools::with_tools;
-use crate::turns::{answer_to, message, settings, user};
+use crate::turns::{answer_to, input, message, settings, user};
 
 /// A turn that goes on after it was cut off behind a tool's result, and has come so far.
 fn cut_off(iterations: u32, cost_nanos: Option<i64>) -> TurnInput {
@@ -65,6 +65,7 @@ async fn what_is_told_is_of_this_attempt() {
     assert_eq!(
         events,
         [
+            "boundary",
             "delta hi",
             "message \"hi\" used 7+0 in, 3 out, 0 thinking for 10000",
             "done after 1 used 7+0 in, 3 out, 0 thinking for 10000",
@@ -78,5 +79,66 @@ async fn a_turn_that_goes_on_has_the_results_that_were_kept() {
 
     let events = answer_to(settings(&server.base_url), cut_off(1, None)).await;
 
-    assert_eq!(events, ["delta echoed", "message \"echoed\"", "done after 1"]);
+    assert_eq!(events, ["boundary", "delta echoed", "message \"echoed\"", "done after 1"]);
+}
+
+#[tokio::test]
+async fn the_cost_of_a_turn_is_that_of_the_calls_whose_cost_is_known() {
+    let call = || calls(&[("a", "echo", "{}")]);
+    let prices = Some(Prices { input: 1.0, output: 1.0, cache: None });
+    let cases = [
+        vec![using(call(), 100, 0), says("hi")],
+        vec![call(), using(says("hi"), 100, 0)],
+        vec![using(call(), 60, 0), call(), using(says("hi"), 40, 0)],
+    ];
+    for replies in cases {
+        let server = Server::start(replies).await;
+        let (base, _) = with_tools(settings(&server.base_url));
+
+        let events = answer_to(Settings { prices, ..base }, input(&["hello"])).await;
+
+        assert!(
+            events.last().unwrap().ends_with("used 100+0 in, 0 out, 0 thinking for 100000"),
+            "{events:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_an_answer_that_came_to_nothing_has_used_is_told_and_counts() {
+    let prices = Some(Prices { input: 1.0, output: 1.0, cache: None });
+    let used =
+        r#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#.to_owned() + "\n\n";
+    let half = r#"data: {"choices":[{"delta":{"content":"h"}}]}"#.to_owned() + "\n\n";
+    let done = "data: [DONE]\n\n".to_owned();
+    let server =
+        Server::start([streamed([&used, &done]), using(says("hi"), 9, 1), streamed([&half, &used])]).await;
+    let settings = Settings { prices, ..settings(&server.base_url) };
+
+    let again = answer_to(settings.clone(), input(&["hello"])).await;
+    let broken = answer_to(settings, input(&["hello"])).await;
+
+    let for_nothing = "for nothing used 9+0 in, 1 out, 0 thinking for 10000";
+    assert_eq!(
+        again,
+        [
+            for_nothing,
+            "retry after try 1",
+            "delta hi",
+            "message \"hi\" used 9+0 in, 1 out, 0 thinking for 10000",
+            "done after 1 used 18+0 in, 2 out, 0 thinking for 20000",
+        ]
+    );
+    assert_eq!(broken[..2], ["delta h", for_nothing]);
+    assert!(broken[2].starts_with("failed: ") && broken.len() == 3, "{broken:?}");
+}
+
+#[tokio::test]
+async fn what_a_call_of_no_tool_has_used_is_told() {
+    let server = Server::start([using(calls(&[("a", "echo", "{}")]), 9, 1)]).await;
+
+    let events = answer_to(settings(&server.base_url), input(&["hello"])).await;
+
+    assert_eq!(events[0], "for nothing used 9+0 in, 1 out, 0 thinking");
+    assert!(events[1].starts_with("failed: ") && events.len() == 2, "{events:?}");
 }

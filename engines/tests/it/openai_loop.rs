@@ -162,8 +162,10 @@ async fn messages_that_come_at_a_boundary_are_behind_the_results() {
     assert_eq!(rest(&mut *session).await, ["delta hi", "message \"hi\"", "done after 2"]);
 
     let request = &server.requests()[1].body;
-    assert_eq!(roles(request), ["user", "assistant", "tool", "user"]);
-    assert_eq!(request["messages"][3]["content"], "one\n\ntwo");
+    // Each is a message of its own, as it is when the conversation is replayed.
+    assert_eq!(roles(request), ["user", "assistant", "tool", "user", "user"]);
+    assert_eq!(request["messages"][3]["content"], "one");
+    assert_eq!(request["messages"][4]["content"], "two");
 }
 
 #[tokio::test]

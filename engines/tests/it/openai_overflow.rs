@@ -54,6 +54,11 @@ const TOO_LONG: &[(&str, u16, &str)] = &[
         r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}"#,
     ),
     (
+        "Gemini, in a list",
+        400,
+        r#"[{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8).","status":"INVALID_ARGUMENT"}}]"#,
+    ),
+    (
         "SGLang",
         400,
         r#"{"message":"The input (9000 tokens) is longer than the model's context length (8192 tokens)."}"#,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roundhouse_engines::contract::{EngineError, EngineEvent};
 
-use crate::script::{Act, Server, end, head, nobody, piece, says, status};
+use crate::script::{Act, Server, end, head, nobody, piece, says, status, streamed};
 use crate::turns::{engine, input, next, open, rest, settings, turn};
 
 const HI: [&str; 3] = ["delta hi", "message \"hi\"", "done after 1"];
@@ -17,6 +17,12 @@ async fn a_call_is_tried_again_until_its_first_token() {
         ("an end before the answer", vec![head(), piece(": wait\n\n"), end()], "retry after try 1"),
         ("a cut before the answer", vec![head(), Act::Close], "retry after try 1"),
         ("a cut before the head", vec![Act::Close], "retry after try 1"),
+        ("an end of nothing", streamed(["data: [DONE]\n\n"]), "retry after try 1"),
+        (
+            "chunks without a choice",
+            streamed(["data: {\"choices\":[],\"model\":\"m-1\"}\n\n", "data: [DONE]\n\n"]),
+            "retry after try 1",
+        ),
         (
             "an error in the stream",
             vec![head(), piece("data: {\"error\":{\"message\":\"busy\",\"code\":503}}\n\n"), end()],
@@ -147,20 +153,38 @@ async fn a_server_that_is_not_there_is_tried_again_and_then_named() {
 
 #[tokio::test]
 async fn a_server_that_refuses_stream_options_is_asked_without_from_then_on() {
-    let refusal = status(400, "", r#"{"error":{"message":"unknown field stream_options"}}"#);
-    let server = Server::start([refusal, says("hi")]).await;
-    let engine = engine(settings(&server.base_url));
+    let cases = [
+        (400, r#"{"error":{"message":"unknown field stream_options"}}"#),
+        (
+            422,
+            r#"{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"msg":"not permitted"}]}"#,
+        ),
+        (400, "include_usage is not supported"),
+    ];
+    for (code, refusal) in cases {
+        let server = Server::start([status(code, "", refusal), says("hi")]).await;
+        assert_eq!(asked_for_usage(&server, 2).await, [true, false, false], "{refusal}");
+    }
+}
 
-    for _ in 0..2 {
+#[tokio::test]
+async fn a_refusal_that_does_not_name_stream_options_costs_the_usage_of_one_call() {
+    let loading = status(400, "", r#"{"error":{"message":"model is loading"}}"#);
+    let server = Server::start([loading, says("hi")]).await;
+
+    assert_eq!(asked_for_usage(&server, 2).await, [true, false, true]);
+}
+
+/// Runs so many turns of one agent, each of which ends well, and tells for each request whether it asked for usage.
+async fn asked_for_usage(server: &Server, turns: usize) -> Vec<bool> {
+    let engine = engine(settings(&server.base_url));
+    for _ in 0..turns {
         let mut session = open(&engine).await;
         session.send(input(&["hello"])).await.unwrap();
         assert_eq!(rest(&mut *session).await, HI);
     }
-
-    let asked: Vec<_> =
-        server.requests().iter().map(|request| request.body["stream_options"].clone()).collect();
-    let yes = serde_json::json!({"include_usage": true});
-    assert_eq!(asked, [yes, serde_json::Value::Null, serde_json::Value::Null]);
+    let requests = server.requests();
+    requests.iter().map(|request| request.body["stream_options"]["include_usage"] == true).collect()
 }
 
 #[tokio::test]

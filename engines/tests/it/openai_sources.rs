@@ -11,7 +11,7 @@ use roundhouse_engines::openai::Settings;
 use roundhouse_engines::tools::{ToolContext, ToolOutcome, ToolSource, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::script::{Server, calls, says};
+use crate::script::{Server, calls, says, using};
 use crate::turns::{engine, settings, turn};
 
 /// Has one tool more each time that it got ready.
@@ -55,9 +55,8 @@ async fn sources_get_ready_once_a_turn() {
     assert_eq!(offered, [1, 1, 2]);
 }
 
-#[tokio::test]
-async fn an_mcp_server_that_is_not_there_offers_nothing_and_fails_no_turn() {
-    let server = Server::start([says("hi")]).await;
+/// An agent whose only tools are those of an MCP server that is not there.
+fn without_its_server(server: &Server) -> Settings {
     let transport = mcp::Transport::Command {
         program: "no-such-program-here".to_owned(),
         args: Vec::new(),
@@ -65,11 +64,41 @@ async fn an_mcp_server_that_is_not_there_offers_nothing_and_fails_no_turn() {
         environment: BTreeMap::new(),
     };
     let missing = mcp::Server::new(mcp::Settings::new("missing", transport)).unwrap();
-    let settings = Settings { sources: vec![Arc::new(missing)], ..settings(&server.base_url) };
+    Settings { sources: vec![Arc::new(missing)], ..settings(&server.base_url) }
+}
+
+#[tokio::test]
+async fn an_mcp_server_that_is_not_there_offers_nothing_and_fails_no_turn() {
+    let server = Server::start([says("hi")]).await;
+    let settings = without_its_server(&server);
     assert!(!engine(settings.clone()).capabilities().works_on_files);
 
     let events = turn(settings).await;
 
     assert!(events.iter().any(|event| event == "delta hi"), "{events:?}");
     assert_eq!(server.requests()[0].body.get("tools"), None);
+}
+
+#[tokio::test]
+async fn a_call_of_a_tool_whose_server_is_not_there_is_told_to_the_model() {
+    let called = using(calls(&[("a", "missing__read", "{}")]), 10, 2);
+    let server = Server::start([called, using(says("hi"), 20, 1)]).await;
+
+    let events = turn(without_its_server(&server)).await;
+
+    let told = "There is no tool `missing__read`. There are none now.";
+    assert!(events.contains(&format!("missing__read failed a: {told}")), "{events:?}");
+    assert_eq!(events.last().unwrap(), "done after 2 used 30+0 in, 3 out, 0 thinking");
+    assert_eq!(server.requests()[1].body["messages"][2]["content"], told);
+}
+
+#[tokio::test]
+async fn a_model_that_goes_on_calling_it_is_ended_by_the_limit() {
+    let server = Server::start([calls(&[("a", "missing__read", "{}")])]).await;
+
+    let events = turn(Settings { max_iterations: 3, ..without_its_server(&server) }).await;
+
+    let limit = "failed: the turn was ended: it has made 3 model calls, and max_iterations allows no more";
+    assert_eq!(events.last().unwrap(), limit);
+    assert_eq!(server.requests().len(), 3);
 }

@@ -177,6 +177,16 @@ async fn what_goes_wrong_in_a_stream_is_said() {
 }
 
 #[tokio::test]
+async fn a_stream_that_says_nothing_is_no_answer() {
+    let empty =
+        "failed: the provider failed: the answer was empty: the stream ended with [DONE] before any choice";
+    let usage = "data: {\"choices\":[],\"usage\":null}\n\n";
+
+    assert_eq!(seen(streamed(["data: [DONE]\n\n"])).await, [empty]);
+    assert_eq!(seen(streamed([usage, "data: [DONE]\n\n"])).await, [empty]);
+}
+
+#[tokio::test]
 async fn a_connection_that_is_cut_fails_the_turn_unless_the_answer_was_complete() {
     let half = piece("data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n");
     let whole =
@@ -246,6 +256,7 @@ async fn a_rejection_is_shown_in_its_own_words() {
         (404, r#"{"error":"no such model"}"#, "no such model"),
         (400, r#"{"object":"error","message":"too long","code":400}"#, "too long"),
         (422, r#"{"detail":"bad field"}"#, "bad field"),
+        (404, r#"[{"error":{"message":"no such model"}}]"#, "no such model"),
         (404, "<h1>Not here</h1>", "<h1>Not here</h1>"),
         (404, "", "without a reason"),
         (400, &long, &format!("{}…", "y".repeat(2048))),

@@ -42,7 +42,7 @@ pub struct TokenUsage {
     pub output: i64,
     /// Input tokens read from the provider's cache.
     pub cache: i64,
-    /// Cost in US dollars; `null` where it is not known.
+    /// Cost in US dollars; `null` where it is not known, and where it is known in part, that part.
     pub cost: Option<f64>,
 }
 

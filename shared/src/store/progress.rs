@@ -84,8 +84,21 @@ impl Store {
         Ok(stored)
     }
 
-    /// Claims for a running turn what may reach the model before it ends, messages that were sent while
-    /// it works, and, at a boundary, what its children have to say. Returned in the order in which they reach the model; those that belong
+    /// Counts what a running turn has used for nothing that is stored.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was counted. So too where the turn does not run any more.
+    pub async fn spend(&self, lease: &Lease, turn: TurnId, usage: Usage) -> Result<(), StoreError> {
+        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        if row.active_turn != Some(turn) {
+            return Err(StoreError::LeaseLost);
+        }
+        count_usage(&mut tx, &row, turn, usage, 0).await?;
+        tx.commit().await
+    }
+
+    /// Claims for a running turn what may reach the model before it ends: messages that were sent while it works, and, at a
+    /// boundary, what its children have to say. Returned in the order in which they reach the model; those that belong
     /// together are one message.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use crate::support::*;
 on_both_databases![
     what_is_appended_is_stored_and_counted_at_once,
     nothing_is_appended_is_nothing_counted,
+    what_was_used_for_nothing_is_counted_and_is_no_iteration,
     only_the_turn_that_runs_is_appended_to,
     an_answer_tells_of_all_that_its_turn_used,
     a_message_sent_meanwhile_reaches_the_turn_that_runs,
@@ -68,6 +69,20 @@ async fn nothing_is_appended_is_nothing_counted(store: &Store) {
     assert_eq!(store.append(&lease, mail.turn, &[]).await.unwrap(), []);
     let after = store.session(session).await.unwrap().unwrap();
     assert_eq!((after.message_count, after.last_message), (before.message_count, before.last_message));
+}
+
+async fn what_was_used_for_nothing_is_counted_and_is_no_iteration(db: &Database) {
+    let store = &db.store;
+    let (session, _, lease, mail) = running(store).await;
+    let stale = Lease { token: LeaseToken(lease.token.0 - 1), ..lease };
+
+    assert_lost(&store.spend(&stale, mail.turn, USAGE).await);
+    assert_lost(&store.spend(&lease, TurnId::generate(), USAGE).await);
+    store.spend(&lease, mail.turn, USAGE).await.unwrap();
+
+    assert_eq!(store.session(session).await.unwrap().unwrap().usage, USAGE);
+    assert_eq!(db.number("SELECT iterations FROM turns").await, 0);
+    assert_eq!(db.number("SELECT output_tokens FROM turns").await, 20);
 }
 
 async fn only_the_turn_that_runs_is_appended_to(store: &Store) {
