@@ -50,7 +50,7 @@ impl Session {
         };
         let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
         super::blocking(move || {
-            earlier::look_up(&agent.transcripts, &native, input.messages, &earlier, &agent.meter())
+            earlier::look_up(&agent.transcripts, &native, &input.messages, &earlier, &agent.meter())
         })
         .await
     }

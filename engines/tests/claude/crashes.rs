@@ -180,6 +180,25 @@ async fn messages_that_were_sent_as_one_are_found_as_one() {
 }
 
 #[tokio::test]
+async fn a_message_that_never_arrived_is_sent_although_one_before_it_says_the_same() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let first = session.send(&format!("X = 5\nsleep {} then say what is X", forever())).await;
+    session.until_asleep().await;
+    let native = session.native();
+    host.has_kept_a_call(&native).await;
+    session.close().await;
+
+    let mut session = host.resume(&native).await;
+    let messages = vec![first, message("what is X")];
+    let input = TurnInput { messages, earlier: Some(Earlier::default()), ..TurnInput::default() };
+    session.0.send(input).await.unwrap();
+    assert!(answer(&session.rest().await).ends_with("X = 5"));
+    let heard = host.last_heard();
+    assert!(heard.contains("this turn was cut off") && heard.contains(r#"\n\nwhat is X""#), "{heard}");
+}
+
+#[tokio::test]
 async fn a_process_that_is_lost_between_turns_is_started_again() {
     let host = Host::new().await;
     let spec = host.spec(None);
