@@ -30,9 +30,12 @@ pub(super) struct Continuation {
     pub(super) unsent: Vec<InputMessage>,
     /// One that it has is not answered.
     pub(super) is_open: bool,
+    /// The messages behind these have an answer of their own, or will have: it is for a turn of theirs to find out.
+    pub(super) has_more: bool,
 }
 
-/// Looks the messages up. Blocks.
+/// Looks the messages up: those that have one answer, or will have it. The others are left to the next turn, so that each is
+/// given its own. Blocks.
 pub(super) fn look_up(
     transcripts: &Transcripts,
     native: &Native,
@@ -44,8 +47,19 @@ pub(super) fn look_up(
     // How far the line reaches that was found last: several messages stand in the transcript under the id of the first.
     let mut line_end = 0;
     let mut entries: Vec<Entry> = Vec::new();
+    let mut is_answered = false;
     for (at, message) in messages.iter().enumerate() {
         let seen = transcripts.find(native, &message.id)?;
+        let is_others = match &seen {
+            Seen::Absent => is_answered && line_end <= at,
+            Seen::Open(_) => is_answered,
+            Seen::Answered(after) => at > 0 && !(is_answered && after.last() == entries.last()),
+        };
+        if is_others {
+            found.has_more = true;
+            break;
+        }
+        is_answered |= matches!(seen, Seen::Answered(_));
         found.is_open |= matches!(seen, Seen::Open(_));
         match seen {
             Seen::Absent if at < line_end => found.delivered.push(message.id.clone()),
@@ -54,7 +68,7 @@ pub(super) fn look_up(
                 let content = content_of(transcripts, native, &message.id);
                 line_end = at + sent_as_one(&content, &messages[at..]);
                 found.delivered.push(message.id.clone());
-                // A message that came later, was answered together with this one or after it.
+                // A message that came later, was answered together with this one.
                 let fresh: Vec<_> = after.into_iter().filter(|entry| !entries.contains(entry)).collect();
                 entries.extend(fresh);
             }
