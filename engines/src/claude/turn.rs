@@ -54,11 +54,12 @@ impl Turn {
 
     /// Its last events.
     pub(super) fn end(self, result: &TurnResult, used: Usage, answered: Vec<String>) -> Vec<EngineEvent> {
-        if let Some(ending) = self.ending {
-            return vec![ending.event()];
-        }
-        if let Some(error) = failure::of_result(result) {
-            return vec![EngineEvent::Failed(error)];
+        // What was used before may have no price; what is known is more than nothing.
+        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
+        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
+        let error = failure::of_result(result).map(EngineEvent::Failed);
+        if let Some(end) = self.ending.map(Ending::event).or(error) {
+            return vec![EngineEvent::Used(usage), end];
         }
         let mut events = Vec::new();
         if !self.has_answer {
@@ -67,9 +68,6 @@ impl Turn {
             events.push(EngineEvent::MessageDone(message));
         }
         let iterations = result.iterations.max(1).saturating_add(self.iterations);
-        // What was used before may have no price; what is known is more than nothing.
-        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
-        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
         events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
         events
     }
