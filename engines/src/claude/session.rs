@@ -88,7 +88,7 @@ impl EngineSession for Session {
 
     fn is_warm(&self) -> bool {
         let lives = self.link.as_ref().is_some_and(|link| !link.has_ended());
-        lives && !self.reading.is_running() && self.reading.events.is_empty()
+        lives && !self.reading.has_leftovers && !self.reading.is_running() && self.reading.events.is_empty()
     }
 
     async fn send(&mut self, mut input: TurnInput) -> Result<(), EngineError> {

@@ -44,12 +44,19 @@ pub(super) struct Turn {
     pub(super) ending: Option<Ending>,
     /// The last message of it is an answer: it calls no tools.
     pub(super) has_answer: bool,
+    pub(super) has_called_tools: bool,
 }
 
 impl Turn {
     /// It is about any of these lines.
     pub(super) fn is_about(&self, lines: &[String]) -> bool {
         self.lines.iter().any(|line| lines.contains(line))
+    }
+
+    /// What its tools have started may still run: the CLI ends a tool that is interrupted, but not all that the tool has put
+    /// into the background.
+    pub(super) fn leaves_processes(&self) -> bool {
+        self.ending.is_some() && self.has_called_tools
     }
 
     /// Its last events.
