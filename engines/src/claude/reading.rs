@@ -245,6 +245,7 @@ impl Reading {
         }
         let has_calls = !message.tool_calls.is_empty();
         if let Some(turn) = &mut self.turn {
+            turn.iterations += 1;
             turn.has_answer = !has_calls;
             turn.has_called_tools |= has_calls;
         }

@@ -38,8 +38,9 @@ impl Ending {
 pub(super) struct Turn {
     /// The uuids of the lines that it is about.
     pub(super) lines: Vec<String>,
-    /// What it has brought before, and what that used.
+    /// The messages of the model that it has brought: one a model call.
     pub(super) iterations: u32,
+    /// What was used before it was cut off.
     pub(super) usage: Usage,
     pub(super) ending: Option<Ending>,
     /// The last message of it is an answer: it calls no tools.
@@ -74,7 +75,7 @@ impl Turn {
             let message = AssistantMessage { content: result.text.clone(), ..AssistantMessage::default() };
             events.push(EngineEvent::MessageDone(message));
         }
-        let iterations = result.iterations.max(1).saturating_add(self.iterations);
+        let iterations = self.iterations.max(1);
         events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
         events
     }
