@@ -97,6 +97,33 @@ async fn a_worker_that_is_stopped_in_the_middle_of_a_tool_leaves_nothing(kind: K
     deployment.end().await;
 }
 
+on!(a_turn_that_is_cancelled_in_the_middle_of_a_tool_leaves_nothing: Embedded, Distributed);
+async fn a_turn_that_is_cancelled_in_the_middle_of_a_tool_leaves_nothing(kind: Kind) {
+    // No process goes only because nobody uses it.
+    let mut options = options();
+    options.env.push(("ROUNDHOUSE_ENGINE_IDLE", "10m".to_owned()));
+    let deployment = Deployment::with(kind, options).await;
+    let client = deployment.client();
+    let session = client.session_with("claude-asking").await;
+    let (background, tool) = (Sleepers::new(), Sleepers::new());
+    assert_eq!(client.says("claude-asking", &session, "X = 5").await, "X = 5");
+    let job = text(&client.later_with("claude-asking", &session, "sleep 0 then say x").await["jobId"]);
+    // What the first starts has left the tool when that is ended.
+    let command = format!("({}) & {}", background.command(), tool.command());
+    client.have_it_run(&session, &command).await;
+    background.are(2).await;
+    tool.are(2).await;
+
+    client.post(&format!("/sessions/{session}/cancel"), &json!({})).await;
+
+    assert_eq!(client.ended(&job).await["state"], "cancelled");
+    assert_eq!(started_for(&session), [0; 0]);
+    background.are(0).await;
+    tool.are(0).await;
+    assert!(client.says("claude-asking", &session, "what is x").await.ends_with("X = 5"));
+    deployment.end().await;
+}
+
 on!(a_worker_that_is_stopped_while_the_model_speaks_hands_the_turn_on: Distributed);
 async fn a_worker_that_is_stopped_while_the_model_speaks_hands_the_turn_on(kind: Kind) {
     let mut deployment = Deployment::with(kind, options()).await;

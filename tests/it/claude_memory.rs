@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Client, Deployment, Kind, Options, on, text};
+use crate::support::{COUNTED, Client, Deployment, Engine, Kind, LONG, Options, clis, on, text, until};
 
 fn options() -> Options {
     Options { workers: 1, lease: "4s", claude: true, ..Options::default() }
@@ -76,5 +76,37 @@ async fn a_conversation_without_its_transcript_begins_anew_with_the_messages(kin
     let said: Vec<_> = client.messages(&session).await;
     assert_eq!(said.len(), 8, "{said:?}");
     assert_eq!(text(&client.session(&session).await["status"]), "idle");
+    deployment.end().await;
+}
+
+on!(what_is_answered_while_no_worker_is_there_each_caller_is_told_his_own: Embedded);
+async fn what_is_answered_while_no_worker_is_there_each_caller_is_told_his_own(kind: Kind) {
+    let mut deployment = Deployment::with(kind, options()).await;
+    let client = deployment.client().clone();
+    let session = client.session_with("claude").await;
+    assert_eq!(client.says("claude", &session, "X = 5").await, "X = 5");
+    let mut events = client.follow(&session, None).await;
+    let first = text(&client.later_with("claude", &session, LONG).await["jobId"]);
+    events.until_it_speaks(1).await;
+    let second = text(&client.later_with("claude", &session, "X = 9").await["jobId"]);
+    deployment.in_reach(Engine::Claude, &session, "X = 9").await;
+    let id = deployment.native_of(&session).await;
+
+    deployment.apis[0].kill().await;
+    // Claude Code goes on alone with the turn, then with the message that came meanwhile, and ends.
+    deployment.oracle.hurry();
+    until("Claude Code to end by itself", async || clis(&id).is_empty().then_some(())).await;
+    assert_eq!(deployment.oracle.requests().len(), 3);
+    deployment.restart(0).await;
+
+    let client = deployment.client();
+    let (first, second) = (client.ended(&first).await, client.ended(&second).await);
+    assert_eq!(first["result"]["content"], COUNTED, "{first}");
+    assert_eq!(second["result"]["content"], "X = 9", "{second}");
+    assert_ne!(first["turnId"], second["turnId"]);
+    assert_eq!(deployment.oracle.requests().len(), 3, "nothing was asked twice");
+    let said = client.messages(&session).await;
+    assert_eq!(said.len(), 6, "{said:?}");
+    assert_eq!(told(client, &session, "what is x").await, native("X = 9"));
     deployment.end().await;
 }

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use roundhouse_oracle::RecordedRequest;
+use roundhouse_oracle::{RecordedRequest, Usage, usage_of};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Deployment, Kind, Options, on, text, until};
+use crate::support::{Client, Deployment, Kind, LONG, Options, claude_agent, on, text, until};
 use crate::tools::counted;
 
 fn options() -> Options {
@@ -107,6 +107,43 @@ async fn each_turn_tells_what_it_used_itself(kind: Kind) {
     let usage = deployment.client().session(&session).await["usage"].clone();
     assert_eq!(tokens(&usage), counted(&deployment.oracle.requests()));
     assert_eq!(nanos(&usage), costs.iter().sum::<i64>());
+    deployment.end().await;
+}
+
+on!(a_turn_that_does_not_end_well_is_counted_too: Embedded);
+async fn a_turn_that_does_not_end_well_is_counted_too(kind: Kind) {
+    let agents = claude_agent("claude-once", "permissions = { default = \"allow\" }\nmax_iterations = 1");
+    let deployment = Deployment::with(kind, Options { agents, ..options() }).await;
+    let client = deployment.client();
+    let session = client.session_with("claude").await;
+    let mut events = client.follow(&session, None).await;
+    let mut costs = 0;
+    for (message, sign) in [(LONG, "message.delta"), ("sleep 600 then say never", "tool.started")] {
+        let before = deployment.oracle.requests().len();
+        let job = text(&client.later_with("claude", &session, message).await["jobId"]);
+        events.until(sign).await;
+        client.post(&format!("/sessions/{session}/cancel"), &json!({})).await;
+
+        let result = client.ended(&job).await["result"].clone();
+
+        let mut requests = deployment.oracle.requests().split_off(before);
+        for cut in requests.iter_mut().filter(|request| request.usage.is_none()) {
+            // Of an answer that was cut off, the provider had told what it has read, and one token.
+            let read = usage_of(cut.protocol, &cut.body, "").unwrap();
+            cut.usage = Some(Usage { output_tokens: 1, ..read });
+        }
+        assert_eq!(tokens(&result["tokenUsage"]), counted(&requests), "{message}");
+        costs += nanos(&result["tokenUsage"]);
+        assert_eq!(nanos(&client.session(&session).await["usage"]), costs);
+    }
+
+    let session = client.session_with("claude-once").await;
+    let before = deployment.oracle.requests().len();
+    let refused = client.chat_with("claude-once", Some(&session), "sleep 0 then say more").await;
+    assert_eq!(refused.code(), "502 ENGINE_FAILED");
+    let usage = client.session(&session).await["usage"].clone();
+    assert_eq!(tokens(&usage), counted(&deployment.oracle.requests()[before..]));
+    assert!(0 < nanos(&usage), "{usage}");
     deployment.end().await;
 }
 

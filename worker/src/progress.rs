@@ -37,6 +37,8 @@ pub(crate) struct Progress<'a> {
     claims: Claims,
     /// What of this attempt is counted in the store.
     counted: Counted,
+    /// What the engine says that this attempt has used.
+    used: Option<EngineUsage>,
     /// How the engine says that the turn has ended.
     done: Option<TurnDone>,
     /// Where each message that the engine has stands in the order of consumption.
@@ -80,6 +82,7 @@ impl<'a> Progress<'a> {
             native: opened.spec.native_session.clone(),
             claims: Claims::of(&mail.jobs),
             counted: Counted::default(),
+            used: None,
             done: None,
             places: opened.places.clone(),
             calling: None,
@@ -151,7 +154,9 @@ impl<'a> Progress<'a> {
             }
             EngineEvent::Spent(usage) => self.spent(usage).await?,
             EngineEvent::Asked { id, asked } => return Ok(Taken::Asked(id, asked)),
+            EngineEvent::Used(usage) => self.used = Some(usage),
             EngineEvent::TurnDone(done) => {
+                self.used = Some(done.usage);
                 self.done = Some(done);
                 return Ok(Taken::End(TurnOutcome::Answered));
             }
@@ -309,23 +314,23 @@ impl<'a> Progress<'a> {
 
     /// What this attempt has used beyond what is counted. The engine knows best, where it has said it.
     fn uncounted(&self, messages: &[WrittenMessage]) -> Counted {
-        let Some(done) = &self.done else {
-            let mut rest = Counted::default();
-            for message in messages {
-                rest.add(message.usage);
-            }
-            return rest;
-        };
-        let (all, counted) = (translate::usage(done.usage), self.counted.usage);
-        Counted {
-            iterations: i64::from(done.iterations) - self.counted.iterations,
-            usage: Usage {
+        let mut rest = Counted::default();
+        for message in messages {
+            rest.add(message.usage);
+        }
+        if let Some(done) = &self.done {
+            rest.iterations = i64::from(done.iterations) - self.counted.iterations;
+        }
+        if let Some(used) = self.used {
+            let (all, counted) = (translate::usage(used), self.counted.usage);
+            rest.usage = Usage {
                 input_tokens: all.input_tokens - counted.input_tokens,
                 output_tokens: all.output_tokens - counted.output_tokens,
                 cache_tokens: all.cache_tokens - counted.cache_tokens,
                 cost_nanos: all.cost_nanos.map(|cost| cost - counted.cost_nanos.unwrap_or_default()),
-            },
+            };
         }
+        rest
     }
 }
 

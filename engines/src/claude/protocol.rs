@@ -87,7 +87,6 @@ pub(super) struct TurnResult {
     pub(super) text: String,
     pub(super) errors: Vec<String>,
     pub(super) status: Option<u16>,
-    pub(super) iterations: u32,
     /// The lines of ours that it answers.
     pub(super) answers: Vec<String>,
     pub(super) usage: Value,
@@ -173,7 +172,6 @@ impl TurnResult {
             text: owned(&line["result"]),
             errors: strings(&line["errors"]),
             status: line["api_error_status"].as_u64().and_then(|status| u16::try_from(status).ok()),
-            iterations: line["num_turns"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
             answers: strings(&line["user_message_uuids"]),
             usage: line["usage"].clone(),
             total_cost: line["total_cost_usd"].as_f64(),

@@ -41,6 +41,8 @@ pub(super) struct Reading {
     autonomous: Option<AssistantMessage>,
     is_compacted: bool,
     is_ready: bool,
+    /// The process has to end, and with it all that a turn which was stopped has left.
+    pub(super) has_leftovers: bool,
     /// To be told, in order.
     pub(super) events: VecDeque<EngineEvent>,
     /// To be written to the CLI.
@@ -60,6 +62,7 @@ impl Reading {
             autonomous: None,
             is_compacted: false,
             is_ready: false,
+            has_leftovers: false,
             events: VecDeque::new(),
             replies: Vec::new(),
         }
@@ -114,6 +117,7 @@ impl Reading {
     /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
     pub(super) fn give_up(&mut self, other: EngineEvent) {
         if let Some(turn) = self.turn.take() {
+            self.has_leftovers |= turn.leaves_processes();
             self.put_off_questions();
             self.events.push_back(turn.ending.map_or(other, Ending::event));
         }
@@ -241,7 +245,9 @@ impl Reading {
         }
         let has_calls = !message.tool_calls.is_empty();
         if let Some(turn) = &mut self.turn {
+            turn.iterations += 1;
             turn.has_answer = !has_calls;
+            turn.has_called_tools |= has_calls;
         }
         if has_calls && self.meter.max_cost_nanos.is_some() {
             self.replies.push(link::request(SPENT, &json!({"subtype": "get_usage"})));
@@ -277,6 +283,7 @@ impl Reading {
             .collect();
         let by_itself = self.autonomous.take();
         if let Some(turn) = self.turn.take_if(|turn| turn.is_about(&lines)) {
+            self.has_leftovers |= turn.leaves_processes();
             self.put_off_questions();
             self.events.extend(by_itself.map(EngineEvent::Autonomous));
             self.events.extend(turn.end(result, used, answered));

@@ -49,10 +49,12 @@ impl Session {
             return Ok(Continuation { unsent: input.messages, ..Continuation::default() });
         };
         let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
-        super::blocking(move || {
-            earlier::look_up(&agent.transcripts, &native, input.messages, &earlier, &agent.meter())
+        let found = super::blocking(move || {
+            earlier::look_up(&agent.transcripts, &native, &input.messages, &earlier, &agent.meter())
         })
-        .await
+        .await?;
+        self.has_history = found.has_more;
+        Ok(found)
     }
 
     /// Writes a line for these messages, by a uuid that the process does not know yet: the first one's id where it can be.
@@ -86,7 +88,7 @@ impl EngineSession for Session {
 
     fn is_warm(&self) -> bool {
         let lives = self.link.as_ref().is_some_and(|link| !link.has_ended());
-        lives && !self.reading.is_running() && self.reading.events.is_empty()
+        lives && !self.reading.has_leftovers && !self.reading.is_running() && self.reading.events.is_empty()
     }
 
     async fn send(&mut self, mut input: TurnInput) -> Result<(), EngineError> {
@@ -104,9 +106,10 @@ impl EngineSession for Session {
             let has_transcript = self.has_transcript().await;
             self.start(has_transcript).await?;
         }
-        let all: Vec<_> = input.messages.iter().map(|message| message.id.clone()).collect();
-        let Continuation { events, usage, iterations, delivered, mut unsent, is_open } =
+        let Continuation { events, usage, iterations, delivered, mut unsent, is_open, .. } =
             self.continuation(input).await?;
+        let sent = unsent.iter().map(|message| &message.id);
+        let all: Vec<_> = delivered.iter().chain(sent).cloned().collect();
         self.heard = Instant::now();
         self.ends_by = None;
         if !delivered.is_empty() {

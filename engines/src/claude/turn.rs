@@ -38,12 +38,14 @@ impl Ending {
 pub(super) struct Turn {
     /// The uuids of the lines that it is about.
     pub(super) lines: Vec<String>,
-    /// What it has brought before, and what that used.
+    /// The messages of the model that it has brought: one a model call.
     pub(super) iterations: u32,
+    /// What was used before it was cut off.
     pub(super) usage: Usage,
     pub(super) ending: Option<Ending>,
     /// The last message of it is an answer: it calls no tools.
     pub(super) has_answer: bool,
+    pub(super) has_called_tools: bool,
 }
 
 impl Turn {
@@ -52,13 +54,20 @@ impl Turn {
         self.lines.iter().any(|line| lines.contains(line))
     }
 
+    /// What its tools have started may still run: the CLI ends a tool that is interrupted, but not all that the tool has put
+    /// into the background.
+    pub(super) fn leaves_processes(&self) -> bool {
+        self.ending.is_some() && self.has_called_tools
+    }
+
     /// Its last events.
     pub(super) fn end(self, result: &TurnResult, used: Usage, answered: Vec<String>) -> Vec<EngineEvent> {
-        if let Some(ending) = self.ending {
-            return vec![ending.event()];
-        }
-        if let Some(error) = failure::of_result(result) {
-            return vec![EngineEvent::Failed(error)];
+        // What was used before may have no price; what is known is more than nothing.
+        let cost_nanos = used.cost_nanos.map(|now| now.saturating_add(self.usage.cost_nanos.unwrap_or(0)));
+        let usage = Usage { cost_nanos, ..sum(used, self.usage) };
+        let error = failure::of_result(result).map(EngineEvent::Failed);
+        if let Some(end) = self.ending.map(Ending::event).or(error) {
+            return vec![EngineEvent::Used(usage), end];
         }
         let mut events = Vec::new();
         if !self.has_answer {
@@ -66,8 +75,8 @@ impl Turn {
             let message = AssistantMessage { content: result.text.clone(), ..AssistantMessage::default() };
             events.push(EngineEvent::MessageDone(message));
         }
-        let iterations = result.iterations.max(1).saturating_add(self.iterations);
-        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage: sum(used, self.usage), answered }));
+        let iterations = self.iterations.max(1);
+        events.push(EngineEvent::TurnDone(TurnDone { iterations, usage, answered }));
         events
     }
 }

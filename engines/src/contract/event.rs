@@ -124,6 +124,10 @@ pub enum EngineEvent {
     },
     /// A model call that brought nothing to keep has used this: its answer broke off, or was of no use. It is no iteration.
     Spent(Usage),
+    /// What this attempt of the turn has used so far, all in all, like [`TurnDone::usage`]: more than its messages tell, for
+    /// an answer that was cut off is paid for too. Of a turn that does not end well, nothing else says it; without it, what
+    /// the messages and summaries have told is all.
+    Used(Usage),
     /// The turn has ended well: the last [`EngineEvent::MessageDone`] is its answer.
     TurnDone(TurnDone),
     /// The turn was ended by [`EngineSession::interrupt`](super::EngineSession::interrupt); what was written so far came as deltas.

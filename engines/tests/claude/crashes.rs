@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use roundhouse_engines::contract::{Earlier, EngineError, EngineEvent, InputMessage, TurnInput};
+use roundhouse_engines::contract::{Earlier, EngineError, EngineEvent, Injected, InputMessage, TurnInput};
 use roundhouse_engines::process::kill_leftovers;
+use roundhouse_oracle::RecordedRequest;
 
 use crate::host::{self, Host, TOO_LONG, answer, done, forever, is_asleep, is_running, message};
 
@@ -177,6 +178,58 @@ async fn messages_that_were_sent_as_one_are_found_as_one() {
     session.0.send(input).await.unwrap();
     assert_eq!(answer(&session.rest().await), said);
     assert_eq!(host.requests().len(), asked);
+}
+
+#[tokio::test]
+async fn a_message_that_never_arrived_is_sent_although_one_before_it_says_the_same() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let first = session.send(&format!("X = 5\nsleep {} then say what is X", forever())).await;
+    session.until_asleep().await;
+    let native = session.native();
+    host.has_kept_a_call(&native).await;
+    session.close().await;
+
+    let mut session = host.resume(&native).await;
+    let messages = vec![first, message("what is X")];
+    let input = TurnInput { messages, earlier: Some(Earlier::default()), ..TurnInput::default() };
+    session.0.send(input).await.unwrap();
+    assert!(answer(&session.rest().await).ends_with("X = 5"));
+    let heard = host.last_heard();
+    assert!(heard.contains("this turn was cut off") && heard.contains(r#"\n\nwhat is X""#), "{heard}");
+}
+
+#[tokio::test]
+async fn messages_that_were_answered_one_by_one_are_given_each_its_own_answer() {
+    let host = Host::new().await;
+    let mut session = host.open().await;
+    let first = session.send("slow 600\ncount to 3").await;
+    session.until(|event| matches!(event, EngineEvent::Delta(_))).await;
+    let second = message("X = 9");
+    assert_eq!(session.0.inject(second.clone()).await, Injected::Accepted);
+    host.oracle.hurry();
+    let answered = |request: &RecordedRequest| {
+        let is_second = request.json()["messages"].to_string().contains("X = 9");
+        is_second && !request.in_flight()
+    };
+    // Nobody hears of the second answer.
+    session.rest().await;
+    host.oracle.wait_for(answered, TOO_LONG).await.unwrap();
+    let native = session.native();
+    session.close().await;
+
+    let mut session = host.resume(&native).await;
+    let (earlier, third) = (Some(Earlier::default()), message("add 1 to x"));
+    let mut input = TurnInput { messages: vec![first, second, third], earlier, ..TurnInput::default() };
+    for said in ["1 2 3", "X = 9", "X = 10"] {
+        session.0.send(input.clone()).await.unwrap();
+        let events = session.rest().await;
+        assert_eq!(answer(&events), said, "{events:?}");
+        let next = input.messages.remove(0);
+        assert_eq!(done(&events).answered, [next.id]);
+        input.earlier = None;
+    }
+    assert_eq!(host.requests().len(), 3, "nothing was asked twice");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Interrupts, at each moment of a turn.
 
-use roundhouse_engines::contract::{EngineEvent, Injected};
+use roundhouse_engines::contract::{Answer, EngineEvent, Injected};
 use serde_json::json;
 
 use crate::host::{Host, Session, deltas, forever, is_asleep, message, permissions};
@@ -48,6 +48,30 @@ async fn in_a_tool_which_is_killed() {
     interrupted(&mut session).await;
     assert_eq!(session.chat("say after").await, "after");
     assert!(!is_asleep());
+}
+
+#[tokio::test]
+async fn in_a_tool_that_has_put_something_into_the_background_which_ends_with_the_session() {
+    let host = Host::new().await;
+    let mut settings = host.settings();
+    settings.permissions = permissions(json!({"ask": ["Bash"]}));
+    let mut session = host.open_with(settings, None).await;
+    session.send("sleep 0 then say never").await;
+    let asked = session.until(|event| matches!(event, EngineEvent::Asked { .. })).await;
+    let Some(EngineEvent::Asked { id, .. }) = asked.last() else { unreachable!() };
+    let command = format!("setsid sleep {} & sleep 600", forever());
+    session.0.answer(id, Answer::Allow { input: Some(json!({"command": command})) }).await;
+    session.until_asleep().await;
+    interrupted(&mut session).await;
+    assert!(!session.0.is_warm(), "nobody keeps it");
+    session.close().await;
+    assert!(!is_asleep());
+
+    let mut session = host.open().await;
+    session.send("slow 60\ncount to 100").await;
+    session.until(|event| matches!(event, EngineEvent::Delta(_))).await;
+    interrupted(&mut session).await;
+    assert!(session.0.is_warm(), "there is nothing that could be left");
 }
 
 #[tokio::test]

@@ -13,4 +13,7 @@ mod host;
 mod injections;
 mod interrupts;
 mod permissions;
+#[path = "../it/script.rs"]
+#[expect(dead_code, reason = "of what it says, the most is for another protocol")]
+mod script;
 mod sessions;

@@ -151,6 +151,7 @@ pub(crate) fn show(event: &EngineEvent) -> String {
             format!("{replaced} became {summary:?}") + &show_usage(usage)
         }
         EngineEvent::Spent(usage) => "for nothing".to_owned() + &show_usage(usage),
+        EngineEvent::Used(usage) => "used".to_owned() + &show_usage(usage),
         EngineEvent::TurnDone(done) => format!("done after {}", done.iterations) + &show_usage(&done.usage),
         EngineEvent::Interrupted => "interrupted".to_owned(),
         EngineEvent::Failed(error) => format!("failed: {error}"),

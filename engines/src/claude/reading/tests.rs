@@ -47,6 +47,7 @@ fn told(reading: &mut Reading, lines: &[Value]) -> Vec<String> {
         }
         EngineEvent::Failed(error) => format!("failed: {error}"),
         EngineEvent::Delta(_) => "delta".to_owned(),
+        EngineEvent::Used(usage) => format!("used {:?}", usage.cost_nanos),
         EngineEvent::Interrupted => "interrupted".to_owned(),
         other => format!("{other:?}"),
     });
@@ -108,7 +109,10 @@ fn an_interrupt_that_came_too_early_is_repeated_and_what_comes_late_is_no_answer
     assert_eq!(told(&mut reading, &[state("U1", "started")]), ["delivered m1"]);
     assert_eq!(reading.replies.len(), 1);
     let late = [says("1", "all of it"), result(&["U1"], 0.5)];
-    assert_eq!(told(&mut reading, &late), ["delta", "message all of it", "interrupted"]);
+    assert_eq!(
+        told(&mut reading, &late),
+        ["delta", "message all of it", "used Some(500000000)", "interrupted"]
+    );
 }
 
 #[test]
