@@ -57,8 +57,7 @@ pub(crate) async fn carry_out(
     match outcome {
         Some(Outcome::Cut(result)) => Ok(Carried::Out(result)),
         Some(Outcome::Failed(problem)) => Err(ApiProblem::from(problem).about(session, admitted.job)),
-        // Somebody cancelled it before it began.
-        Some(Outcome::Answered(_)) => {
+        Some(Outcome::Cancelled | Outcome::Answered(_)) => {
             let problem = Problem::with_detail(Code::SessionBusy, "the job was cancelled before it began");
             Err(ApiProblem::from(problem).about(session, admitted.job))
         }

@@ -199,6 +199,10 @@ impl RequestStream {
         self.ready.push_back(match outcome {
             Outcome::Answered(result) => sse::own_frame(EventName::Done, &result),
             Outcome::Cut(result) => sse::own_frame(EventName::Done, &result),
+            Outcome::Cancelled => {
+                let problem = ApiProblem::new(Code::Internal).about(self.accepted.session, self.accepted.job);
+                sse::own_frame(EventName::Error, &problem.body(&self.context))
+            }
             Outcome::Failed(problem) => {
                 let problem = ApiProblem::from(problem).about(self.accepted.session, self.accepted.job);
                 sse::own_frame(EventName::Error, &problem.body(&self.context))

@@ -121,7 +121,7 @@ pub(crate) struct JobView {
     waited_ms: i64,
     /// How long it ran, in milliseconds; so far, where it still runs.
     ran_ms: Option<i64>,
-    /// The answer, or what came of a fork, a trim or a reset, once it succeeded or was cancelled.
+    /// The answer, also the word that it was cancelled, or what came of a fork, a trim or a reset.
     result: Option<JobResult>,
     /// The error, once it failed.
     problem: Option<ProblemBody>,

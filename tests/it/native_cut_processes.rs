@@ -6,7 +6,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::support::{
-    Client, Deployment, Engine, Kind, LONG, Options, native_of, note, on, processes_of, text, until,
+    Client, Deployment, Engine, Kind, LONG, Options, clis, native_of, note, on, processes_of, started_for,
+    text, until,
 };
 
 const AGENT: &str = "claude";
@@ -50,6 +51,41 @@ async fn no_process_outlives_the_conversation_that_it_has_open(kind: Kind) {
     let deleted = other.send(other.request("DELETE", &format!("/sessions/{session}"))).await;
     assert_eq!(deleted.status, 204, "{}", deleted.body);
     deployment.forgotten(&native).await;
+    deployment.end().await;
+}
+
+on!(a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does: Embedded);
+async fn a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does(kind: Kind) {
+    let env = vec![("ROUNDHOUSE_ENGINE_IDLE", "10m".to_owned())];
+    let deployment = Deployment::with(kind, Options { env, ..Engine::Claude.options() }).await;
+    let client = deployment.client();
+    let session = client.session_with(AGENT).await;
+    // Goes on in the background when its turn has ended.
+    let answer = client.chat_with(AGENT, Some(&session), "background 600 then say done").await.json();
+    let native = native_of(client, &session).await;
+    let kept = clis(&native);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    let sleeping = || -> Vec<u32> {
+        let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        started_for(&session).into_iter().filter(|pid| name(pid).trim() == "sleep").collect()
+    };
+    let asleep = sleeping();
+    assert_eq!(asleep.len(), 1, "it runs in the background");
+    let at = answer["messageId"].as_i64().unwrap();
+
+    client.fork_natively(&session, at).await;
+    let transcript = deployment.transcript(&native);
+    let aside = transcript.with_extension("aside");
+    std::fs::rename(&transcript, &aside).unwrap();
+    assert_eq!(client.trim(&session, at).await.code(), "500 CLAUDE_FORK_FAILED");
+    assert_eq!(client.fork(&session, &json!({})).await.code(), "500 CLAUDE_FORK_FAILED");
+    std::fs::rename(&aside, &transcript).unwrap();
+
+    assert_eq!(client.says(AGENT, &session, "X = 9").await, "X = 9");
+    assert_eq!((clis(&native), sleeping()), (kept, asleep), "it is the same process, and works on");
+    client.trim_natively(&session, at).await;
+    assert!(processes_of(&native).is_empty(), "a process has open what was cut");
+    until("what it had started to be ended", async || sleeping().is_empty().then_some(())).await;
     deployment.end().await;
 }
 

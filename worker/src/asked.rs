@@ -210,7 +210,7 @@ async fn spawn(
     Ok(match ended(turn, child.job, notices).await? {
         Outcome::Answered(result) if result.cancelled => Answer::Deny(result.content),
         Outcome::Answered(result) => Answer::Text(result.content),
-        Outcome::Cut(_) => Answer::Deny("the agent was not asked".to_owned()),
+        Outcome::Cut(_) | Outcome::Cancelled => Answer::Deny("the agent was not asked".to_owned()),
         Outcome::Failed(problem) => {
             let why = problem.detail.unwrap_or_else(|| problem.code.title().to_owned());
             Answer::Deny(format!("the agent failed: {why}"))

@@ -3,7 +3,8 @@
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{
-    Cut, EventKind, InteractionId, InteractionState, Lane, NewEvent, Scope, SessionId, SessionJob, TurnId,
+    ChatResult, Cut, EventKind, InteractionId, InteractionState, Lane, NewEvent, Scope, SessionId,
+    SessionJob, TurnId,
 };
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::store::{
@@ -102,7 +103,7 @@ pub(crate) async fn taken_back(worker: &Worker, taken: Reaped) {
     let mut kinds: Vec<_> = superseded.map(|kind| (of_turn, kind)).collect();
     let problem = ended.iter().find_map(|ended| match &ended.outcome {
         Outcome::Failed(problem) => Some(problem.clone()),
-        Outcome::Answered(_) | Outcome::Cut(_) => None,
+        Outcome::Answered(_) | Outcome::Cut(_) | Outcome::Cancelled => None,
     });
     // Only turns tell of their failure; a cut's is told to whoever asked for it.
     if let (Some(problem), Some(_)) = (problem, turn) {
@@ -148,13 +149,14 @@ pub(crate) fn closed(
 
 /// What is told of an answered job. A failed one is told with its turn.
 fn answered(ended: &Ended, turn: Option<TurnId>) -> Vec<(Scope, EventKind)> {
-    let Outcome::Answered(result) = &ended.outcome else { return Vec::new() };
     let scope = Scope { job: Some(ended.job), turn, ..Scope::default() };
-    let response = (scope, EventKind::ChatResponse(result.clone()));
-    if result.cancelled {
-        vec![(scope, EventKind::JobCancelled { kind: ended.kind }), response]
-    } else {
-        vec![response]
+    let cancelled = || (scope, EventKind::JobCancelled { kind: ended.kind });
+    let response = |result: &Box<ChatResult>| (scope, EventKind::ChatResponse(result.clone()));
+    match &ended.outcome {
+        Outcome::Answered(result) if result.cancelled => vec![cancelled(), response(result)],
+        Outcome::Answered(result) => vec![response(result)],
+        Outcome::Cancelled => vec![cancelled()],
+        Outcome::Cut(_) | Outcome::Failed(_) => Vec::new(),
     }
 }
 

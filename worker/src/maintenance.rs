@@ -66,18 +66,18 @@ async fn prepare(worker: &Worker, run: &Run, work: &Work) -> Result<WorkEnd, Sto
     if work.anchor.is_none() && asked.is_some_and(|fork| fork.require_anchor) {
         return Ok(WorkEnd::Failed(Problem::new(Code::NoForkAnchor)));
     }
-    if let (None, Some(native)) = (asked, &work.native_session) {
-        let_go(worker, session, native).await;
-        // Another worker of this host may have kept it warm.
-        end_owned(session, run.lease.token).await;
-    }
+    // A fork only reads the source, and a trim or a reset that fails has changed nothing, nor ended what runs.
+    worker.warm.outlives(&run.lease);
     // A fork goes on with the same files.
     let cwd = match asked {
         Some(Fork { cwd: Some(cwd), .. }) => cwd.clone(),
         Some(_) => workspace(worker, session, &work.cwd).display().to_string(),
         None => work.cwd.clone(),
     };
-    let Some(anchor) = &work.anchor else { return Ok(WorkEnd::Ready { native: None, cwd }) };
+    let Some(anchor) = &work.anchor else {
+        end_processes(worker, run, work).await;
+        return Ok(WorkEnd::Ready { native: None, cwd });
+    };
     let Some(engine) = engine_of(worker, &work.agent, work.engine) else {
         let detail = format!("this worker cannot run {}", work.engine);
         return Ok(WorkEnd::Failed(Problem::with_detail(Code::EngineUnavailable, detail)));
@@ -90,12 +90,26 @@ async fn prepare(worker: &Worker, run: &Run, work: &Work) -> Result<WorkEnd, Sto
     };
     persist(run, || worker.store.doom(&run.lease, &copy, GRACE_MS)).await?;
     Ok(match copy_native(worker, &**engine, session, work, anchor, &copy).await {
-        Ok(native) => WorkEnd::Ready { native: Some(native), cwd: copy.cwd },
+        Ok(native) => {
+            end_processes(worker, run, work).await;
+            WorkEnd::Ready { native: Some(native), cwd: copy.cwd }
+        }
         Err(why) => {
             tracing::warn!(session.id = %session, engine = %work.engine, why, "a conversation was not copied");
             WorkEnd::Failed(Problem::with_detail(work.engine.fork_failed(), why))
         }
     })
+}
+
+/// Ends what has the native session open that a trim or a reset is about to replace. What that says in the meantime comes
+/// after the point at which it was copied.
+async fn end_processes(worker: &Worker, run: &Run, work: &Work) {
+    let session = run.lease.session;
+    if let (Cut::Trim { .. } | Cut::Reset, Some(native)) = (&work.cut, &work.native_session) {
+        let_go(worker, session, native).await;
+        // Another worker of this host may have kept it warm.
+        end_owned(session, run.lease.token).await;
+    }
 }
 
 async fn copy_native(

@@ -81,6 +81,16 @@ impl Warm {
         }
     }
 
+    /// A run under this lease leaves the native session as it is: what was kept after the lease before is as good after
+    /// this one.
+    pub(crate) fn outlives(&self, lease: &Lease) {
+        if let Some(kept) = self.kept().get_mut(&lease.session)
+            && kept.token.0 + 1 == lease.token.0
+        {
+            kept.token = lease.token;
+        }
+    }
+
     /// Ends what is kept for a session, before its native session is touched.
     pub(crate) async fn end(&self, worker: &Worker, session: SessionId) {
         let kept = self.kept().remove(&session);

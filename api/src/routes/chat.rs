@@ -156,7 +156,7 @@ async fn answer(app: &Shared, mut accepted: Accepted) -> Result<Response, ApiPro
     match outcome {
         Some(Outcome::Answered(result)) => Ok(Reply(result).into_response()),
         Some(Outcome::Failed(problem)) => Err(told(problem.into())),
-        Some(Outcome::Cut(_)) => Err(told(ApiProblem::new(Code::Internal))),
+        Some(Outcome::Cut(_) | Outcome::Cancelled) => Err(told(ApiProblem::new(Code::Internal))),
         None if !consumed => Err(told(ApiProblem::new(Code::InjectionTimeout))),
         None => Ok(later(accepted.session, accepted.job)),
     }

@@ -187,8 +187,22 @@ async fn a_busy_session_is_refused_and_a_failure_is_told() {
         let id = jobs["items"][0]["id"].as_str().unwrap().to_owned();
         api.call("POST", &format!("/jobs/{id}/cancel"), &Value::Null).await
     };
-    let (answer, _) = tokio::join!(reset, cancel);
+    let path = format!("/sessions/{session}/events");
+    let mut told = api.stream(request("GET", &path).body(Body::empty()).unwrap()).await;
+    told.expect("session.snapshot").await;
+    let (answer, cancelled) = tokio::join!(reset, cancel);
     answer.problem(409, "SESSION_BUSY");
+    assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text);
+    // It has no answer that anybody could take for a message's.
+    let job = api.get("/jobs?state=cancelled").await.json()["items"][0].clone();
+    assert_eq!(
+        (&job["kind"], &job["result"], &job["problem"]),
+        (&json!("reset"), &Value::Null, &Value::Null)
+    );
+    told.expect("job.accepted").await;
+    told.expect("job.cancelled").await;
+    api.call("PATCH", &format!("/sessions/{session}"), &json!({"title": "next"})).await;
+    told.expect("session.updated").await;
 }
 
 #[tokio::test]

@@ -21,7 +21,9 @@ const NEVER: [&str; 2] = ["ListAgents", "SendMessage"];
 const ASK_ALWAYS: &str = r#"{"permissions":{"ask":["*"]}}"#;
 
 /// Told to every process. See the CLI's documentation on its environment.
-const ENVIRONMENT: [(&str, &str); 5] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
+    // Notes in files of its own would survive every trim, fork and reset: what is displayed is what it remembers.
+    ("CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1"),
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     ("DISABLE_TELEMETRY", "1"),
     ("DISABLE_AUTOUPDATER", "1"),

@@ -168,7 +168,7 @@ async fn place(
     match on_busy {
         OnBusy::Inject => Ok((JobKind::Inject, None)),
         OnBusy::Enqueue => Ok((JobKind::Chat, None)),
-        OnBusy::Interrupt => Ok((JobKind::Chat, Some(cancel_in(tx, row, Reach::Now).await?))),
+        OnBusy::Interrupt => Ok((JobKind::Chat, Some(cancel_in(tx, row, Reach::Interrupt).await?))),
         OnBusy::Reject => Err(StoreError::SessionBusy),
     }
 }

@@ -5,7 +5,7 @@ use super::finish::{Ended, end_job, unanswered};
 use super::progress::{CallEnd, close_open_calls, count_messages};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{ChatResult, JobId, JobKind, JobState, SessionId, TurnId, Usage};
+use crate::domain::{ChatResult, JobId, JobKind, JobState, Lane, SessionId, TurnId, Usage};
 
 /// What a cancel did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -76,6 +76,8 @@ impl Store {
 pub(super) enum Reach {
     /// What the session does now. Jobs that wait for turns of their own stay.
     Now,
+    /// The same for a message that is to be answered soon: it comes after a fork, a trim or a reset, which stays.
+    Interrupt,
     /// Everything.
     All,
 }
@@ -92,9 +94,10 @@ pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked, reach: Reach) -> Re
             .ok_or_else(|| StoreError::inconsistent("jobs", "kind", job))?;
         let turn = open.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId);
         let claimed = open.get::<String>("state")? == JobState::Claimed.as_str();
+        let stays = reach == Reach::Interrupt && kind.lane() == Lane::Maintenance;
         if claimed {
             cancelled.turn = turn;
-        } else if head || kind == JobKind::Inject || reach == Reach::All {
+        } else if (head && !stays) || kind == JobKind::Inject || reach == Reach::All {
             cancelled.ended.push(end_unclaimed(tx, row, job, kind, turn).await?);
         }
         head = false;
@@ -144,7 +147,11 @@ async fn end_unclaimed(
     kind: JobKind,
     turn: Option<TurnId>,
 ) -> Result<Ended, StoreError> {
-    let outcome = Outcome::Answered(Box::new(cut_short(tx, row, job, kind, turn).await?));
+    let outcome = if kind.lane() == Lane::Maintenance {
+        Outcome::Cancelled
+    } else {
+        Outcome::Answered(Box::new(cut_short(tx, row, job, kind, turn).await?))
+    };
     let ended = end_job(tx, job, kind, outcome, row.now_ms).await?;
     if let Some(turn) = turn {
         // With the last of its jobs it cannot go on.

@@ -148,7 +148,7 @@ pub(super) async fn wake_parent(
     let said = match outcome {
         Outcome::Answered(result) => result.content.clone(),
         // Nobody waits for a cut of a child.
-        Outcome::Cut(_) => return Ok(None),
+        Outcome::Cut(_) | Outcome::Cancelled => return Ok(None),
         Outcome::Failed(problem) => {
             format!("(failed: {})", problem.detail.as_deref().unwrap_or(problem.code.title()))
         }

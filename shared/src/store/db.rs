@@ -50,7 +50,7 @@ macro_rules! lock_session {
 const SQLITE: Dialect = Dialect {
     clock: "SELECT cast(unixepoch('subsec') * 1000 AS integer) AS now_ms",
     lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
-    jobs_by_ids: "SELECT id, result, problem FROM jobs \
+    jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT unhex(value, '-') FROM json_each($1))",
 };
 
@@ -60,7 +60,7 @@ const POSTGRES: Dialect = Dialect {
         "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
         " FOR UPDATE"
     ),
-    jobs_by_ids: "SELECT id, result, problem FROM jobs \
+    jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))",
 };
 

@@ -295,6 +295,7 @@ pub(super) async fn end_job(
         Outcome::Answered(result) if result.cancelled => ("cancelled", Some(to_json(result)), None),
         Outcome::Answered(result) => ("succeeded", Some(to_json(result)), None),
         Outcome::Cut(result) => ("succeeded", Some(to_json(result)), None),
+        Outcome::Cancelled => ("cancelled", None, None),
         Outcome::Failed(problem) => ("failed", None, Some(to_json(problem))),
     };
     let sql = "UPDATE jobs SET state = $2, result = $3, problem = $4, ended_ms = $5 \

@@ -13,6 +13,8 @@ pub enum Outcome {
     Answered(Box<ChatResult>),
     /// What came of a fork, a trim or a reset.
     Cut(CutResult),
+    /// A fork, a trim or a reset was cancelled before it began: nothing came of it.
+    Cancelled,
     /// An error.
     Failed(Problem),
 }
@@ -101,6 +103,8 @@ impl Store {
             } else if let Some(problem) = row.get::<Option<String>>("problem")? {
                 let problem = serde_json::from_str(&problem).map_err(|_| parsed("problem"))?;
                 found.push((id, Outcome::Failed(problem)));
+            } else if row.get::<String>("state")? == JobState::Cancelled.as_str() {
+                found.push((id, Outcome::Cancelled));
             }
         }
         let gone = jobs.iter().filter(|job| !known.contains(job));

@@ -16,6 +16,7 @@ on_both_databases![
     what_is_cut_must_be_there,
     a_cut_is_one_job_with_one_result,
     a_message_that_comes_meanwhile_is_kept_and_answered_after_it,
+    a_message_that_interrupts_waits_for_a_cut,
     a_cut_that_failed_has_changed_nothing,
     a_cut_whose_worker_dies_is_done_by_the_next,
     a_cut_that_was_handed_back_has_spent_no_try,
@@ -129,6 +130,32 @@ async fn a_message_that_comes_meanwhile_is_kept_and_answered_after_it(store: &St
     }
 }
 
+async fn a_message_that_interrupts_waits_for_a_cut(store: &Store) {
+    let interrupting = |session, text| Admission { on_busy: OnBusy::Interrupt, ..message(session, text) };
+    for begun_before in [false, true] {
+        let session = talked(store, EngineKind::OpenAi, 2).await;
+        let at = id_of(store, session, "a1").await;
+        let cut = admit_cut(store, session, trim(at)).await;
+        let before = if begun_before { Some(begin_cut(store, session).await) } else { None };
+        let injected = admit(store, session, "injected").await;
+
+        let admitted = store.admit(&interrupting(session, "now")).await.unwrap();
+
+        let interrupted = admitted.interrupted.unwrap();
+        assert_eq!((interrupted.turn, ids(&interrupted.ended)), (None, vec![injected]));
+        assert_eq!(admitted.kind, JobKind::Chat);
+        let (lease, _) = match before {
+            Some(begun) => begun,
+            None => begin_cut(store, session).await,
+        };
+        let worked = store.finish_work(&lease, cut, &ready()).await.unwrap();
+        assert_eq!(result_of(&worked).deleted, 2);
+        assert_eq!(worked.next.map(|next| next.job), Some(admitted.job));
+        assert_eq!(contents(store, session).await, ["q1", "a1", "injected", "now"]);
+        assert_eq!(texts_of(&begin(store, session).await.1), ["now"]);
+    }
+}
+
 async fn a_cut_that_failed_has_changed_nothing(store: &Store) {
     let session = talked(store, EngineKind::OpenAi, 2).await;
     let at = id_of(store, session, "a1").await;
@@ -192,6 +219,10 @@ async fn a_cut_that_nobody_has_begun_can_be_cancelled(store: &Store) {
     let late = admit(store, session, "late").await;
     let cancelled = store.cancel_job(id).await.unwrap().1;
     assert_eq!((ids(&cancelled.ended), cancelled.turn), (vec![id], None));
+    assert_eq!(cancelled.ended[0].outcome, Outcome::Cancelled);
+    let row = job(store, id).await;
+    assert_eq!((row.state, row.result, row.problem), (JobState::Cancelled, None, None));
+    assert_eq!(store.outcomes(&[id]).await.unwrap(), [(id, Outcome::Cancelled)]);
     assert_eq!(jobs_of(&begin(store, session).await.1), [late]);
 
     // One that is under way is not stopped: it is short, and half of it would be nothing.

@@ -13,8 +13,9 @@ const NEVER: [(&str, &str); 21] = [
         "SELECT count(*) FROM jobs WHERE state IN ('pending', 'claimed') AND coalesce(result, problem) IS NOT NULL",
     ),
     (
-        "an ended job without exactly one answer",
-        "SELECT count(*) FROM jobs WHERE ended_ms IS NOT NULL AND (result IS NULL) = (problem IS NULL)",
+        "an ended job without exactly one answer, or a cut that was cancelled and has any",
+        "SELECT count(*) FROM jobs WHERE ended_ms IS NOT NULL AND (result IS NOT NULL AND problem IS NOT NULL \
+         OR (result IS NULL AND problem IS NULL) <> (state = 'cancelled' AND request IS NOT NULL))",
     ),
     (
         "a job whose answer and state differ in kind",
