@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use roundhouse_oracle::{RecordedRequest, Usage, usage_of};
 use serde_json::{Value, json};
 
-use crate::support::{Client, Deployment, Kind, LONG, Options, claude_agent, on, text, until};
+use crate::support::{Client, Deployment, Kind, LONG, Options, claude_agent, clis, on, text, until};
 use crate::tools::counted;
 
 fn options() -> Options {
@@ -144,6 +144,33 @@ async fn a_turn_that_does_not_end_well_is_counted_too(kind: Kind) {
     let usage = client.session(&session).await["usage"].clone();
     assert_eq!(tokens(&usage), counted(&deployment.oracle.requests()[before..]));
     assert!(0 < nanos(&usage), "{usage}");
+    deployment.end().await;
+}
+
+on!(what_is_said_between_turns_is_told_and_kept: Embedded, Distributed);
+async fn what_is_said_between_turns_is_told_and_kept(kind: Kind) {
+    let deployment = Deployment::with(kind, options()).await;
+    let client = deployment.client();
+    let session = client.session_with("claude").await;
+    let mut events = client.follow(&session, None).await;
+    client.says("claude", &session, "background 1 then say behind").await;
+
+    // Nobody says anything more.
+    let told = loop {
+        let completed = events.until("message.completed").await.data;
+        if completed["message"]["origin"] == "autonomous" {
+            break completed["message"].clone();
+        }
+    };
+    assert_eq!(rows(client, &session).await.last(), Some(&told));
+    assert_eq!(client.session(&session).await["status"], "idle");
+    assert_eq!(tokens(&client.session(&session).await["usage"]), counted(&deployment.oracle.requests()));
+    // It is told once, and the next turn is on the same process.
+    let process = clis(&deployment.native_of(&session).await);
+    assert_eq!(client.says("claude", &session, "X = 1").await, "X = 1");
+    let all = rows(client, &session).await;
+    assert_eq!(all.iter().filter(|row| row["origin"] == "autonomous").count(), 1, "{all:?}");
+    assert_eq!(clis(&deployment.native_of(&session).await), process);
     deployment.end().await;
 }
 

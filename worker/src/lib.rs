@@ -7,6 +7,7 @@
 //! (`collector`).
 
 mod asked;
+mod between;
 mod claims;
 mod collector;
 mod events;

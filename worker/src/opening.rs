@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use roundhouse_engines::contract::{
-    Capabilities, ContextKind, Earlier, Engine, EngineError, EngineSession, InputMessage, Intake,
-    OpenSession, TurnInput,
+    Capabilities, ContextKind, Earlier, Engine, EngineError, EngineEvent, EngineSession, InputMessage,
+    Intake, OpenSession, TurnInput,
 };
 use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::code::Code;
@@ -12,6 +12,7 @@ use roundhouse_shared::domain::{ContextSource, EventKind, LeaseToken, Scope, Ses
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{ContextEntry, StoreError};
 
+use crate::between::Heard;
 use crate::outbox::Standing;
 use crate::session::persist;
 use crate::turn::Turn;
@@ -26,6 +27,8 @@ pub(crate) struct Opened {
     pub(crate) intake: Intake,
     /// Where the model's memory comes from.
     pub(crate) source: ContextSource,
+    /// What the engine said before the turn, of its own accord.
+    pub(crate) untold: Option<EngineEvent>,
     /// Where each message of the context that it is given stands in the order of consumption.
     pub(crate) places: Vec<i64>,
 }
@@ -100,8 +103,10 @@ async fn native(
     // What was cut off may have left more behind than its process knew.
     if mail.continued {
         worker.warm.end(worker, lease.session).await;
-    } else if let Some(engine) = worker.warm.take(worker, lease, &spec).await {
-        return Ok(given(engine, spec, capabilities, ContextSource::Native, Vec::new(), messages, earlier));
+    } else if let Some(Heard { engine, untold }) = worker.warm.take(worker, lease, &spec).await {
+        let source = ContextSource::Native;
+        let opened = given(engine, spec, capabilities, source, Vec::new(), messages, earlier);
+        return Ok(Opened { untold, ..opened });
     }
     // What another worker of this host has kept warm would be a second process on one conversation.
     if spec.native_session.is_some() {
@@ -147,7 +152,7 @@ fn given(
     let places = context.iter().map(|entry| entry.consumed_seq).collect();
     let context = context.into_iter().map(translate::context).collect();
     let input = TurnInput { context, messages, earlier };
-    Opened { engine, spec, input, intake: capabilities.intake, source, places }
+    Opened { engine, spec, input, intake: capabilities.intake, source, untold: None, places }
 }
 
 async fn earlier(turn: Turn<'_>) -> Result<Earlier, StoreError> {

@@ -44,7 +44,7 @@ async fn turns(
     let lease = &run.lease;
     let mut mail = first;
     loop {
-        let end = match drive(Turn { worker, run, outbox, slot, mail: &mail }).await {
+        let end = match Box::pin(drive(Turn { worker, run, outbox, slot, mail: &mail })).await {
             Driven::Ended(end) => end,
             Driven::Lost => return Err(StoreError::LeaseLost),
             Driven::Stopped => return hand_back(worker, run).await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use roundhouse_engines::contract::{Answer, EngineSession, Intake};
+use roundhouse_engines::contract::{Answer, EngineEvent, EngineSession, Intake};
 use roundhouse_shared::code::Code;
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::queue::Slot;
@@ -57,9 +57,9 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         Err(NotOpened::Problem(problem)) => return Driven::Ended(unstarted(mail, problem)),
     };
     let mut progress = Progress::new(turn, &opened);
-    let Opened { mut engine, spec, input, intake, .. } = opened;
+    let Opened { mut engine, spec, input, intake, untold, .. } = opened;
     let driven = match engine.send(input).await {
-        Ok(()) => match follow(turn, &mut *engine, intake, &mut progress).await {
+        Ok(()) => match follow(turn, &mut *engine, intake, untold, &mut progress).await {
             Ok(driven) => driven,
             Err(StoreError::LeaseLost) => Driven::Lost,
             Err(error) => {
@@ -85,9 +85,13 @@ async fn follow(
     turn: Turn<'_>,
     engine: &mut dyn EngineSession,
     intake: Intake,
+    untold: Option<EngineEvent>,
     progress: &mut Progress<'_>,
 ) -> Result<Driven, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
+    if let Some(event) = untold {
+        progress.take(engine, event).await?;
+    }
     let mut cancel = run.cancel.subscribe();
     let mut cancelled = pin!(async { cancel.wait_for(|turn| *turn == Some(mail.turn)).await.map(drop) });
     // Set once the engine was asked to stop: why, and until when it may take.
@@ -95,7 +99,7 @@ async fn follow(
     let limit = worker.engines.get(&mail.agent).map_or(worker.limits.turn_timeout, |here| here.turn_timeout);
     let mut deadline = Instant::now() + limit.0;
     // What the engine asked for, while it is being found out.
-    let mut asking: Asking<'_> = None;
+    let mut asking = Asking::default();
     // When mail is looked for that nobody has rung for. Some may have come since this turn's was taken.
     let mut look = Instant::now();
     loop {
@@ -111,25 +115,24 @@ async fn follow(
             },
             () = mail_has_come(run, look), if takes_mail => {
                 look = Instant::now() + LOOK;
-                progress.inject(engine).await?;
+                asking.beside(progress.inject(engine)).await?;
                 continue;
             }
-            answered = found_out(&mut asking) => {
-                asking = None;
+            answered = asking.found_out() => {
                 if let Some((id, answer)) = answered? {
                     engine.answer(&id, answer).await;
                 }
                 continue;
             }
-            event = engine.next() => match progress.take(engine, event).await? {
+            event = engine.next() => match asking.beside(progress.take(engine, event)).await? {
                 Taken::More => continue,
                 Taken::Asked(id, asked) => {
                     let calling = progress.calling();
-                    asking = Some(find_out(turn, calling, id, asked).boxed());
+                    asking.begin(find_out(turn, calling, id, asked));
                     continue;
                 }
                 Taken::Withdrawn => {
-                    asking = Some(withdraw(turn, ending.is_none()).boxed());
+                    asking.begin(withdraw(turn, ending.is_none()));
                     continue;
                 }
                 // What was asked of the engine decides, also where it was just done by itself.
@@ -138,7 +141,7 @@ async fn follow(
                 }
             },
         };
-        asking = None;
+        asking = Asking::default();
         ending = Some(why);
         deadline = Instant::now() + worker.limits.cancel_grace.0;
         engine.interrupt().await;
@@ -153,13 +156,45 @@ async fn mail_has_come(run: &Run, look: Instant) {
     }
 }
 
-type Asking<'a> = Option<BoxFuture<'a, Result<Option<(String, Answer)>, StoreError>>>;
+/// What the engine is to be answered; nothing where it does not want to know any more.
+type Found = Result<Option<(String, Answer)>, StoreError>;
 
-/// The answer to what the engine asked, if it still wants one; never, where it asked for nothing.
-async fn found_out(asking: &mut Asking<'_>) -> Result<Option<(String, Answer)>, StoreError> {
-    match asking {
-        Some(asking) => asking.await,
-        None => std::future::pending().await,
+/// What the engine asked for, while it is being found out.
+#[derive(Default)]
+struct Asking<'a> {
+    under_way: Option<BoxFuture<'a, Found>>,
+    found: Option<Found>,
+}
+
+impl<'a> Asking<'a> {
+    /// Finds out this, and nothing else any more.
+    fn begin(&mut self, find_out: impl Future<Output = Found> + Send + 'a) {
+        *self = Self { under_way: Some(find_out.boxed()), found: None };
+    }
+
+    /// What was found out; never, where there is nothing to find out. Safe to drop and call again.
+    async fn found_out(&mut self) -> Found {
+        if let Some(found) = self.found.take() {
+            return found;
+        }
+        let found = match &mut self.under_way {
+            Some(under_way) => under_way.await,
+            None => std::future::pending().await,
+        };
+        self.under_way = None;
+        found
+    }
+
+    /// Does something else meanwhile. Left standing it may hold the very lock in the store that the other waits for.
+    async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
+        let mut other = pin!(other);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut other => return done,
+                found = self.found_out(), if self.found.is_none() => self.found = Some(found),
+            }
+        }
     }
 }
 

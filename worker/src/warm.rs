@@ -10,6 +10,7 @@ use roundhouse_shared::domain::{Lease, LeaseToken, SessionId};
 use tokio::time::{Instant, timeout};
 
 use crate::Worker;
+use crate::between::{Heard, Listening};
 
 /// How often the pool is looked through, at the least.
 const LOOK: Duration = Duration::from_secs(5);
@@ -22,7 +23,8 @@ pub(crate) struct Warm {
 
 /// An engine session, and when it can be used again.
 struct Kept {
-    engine: Box<dyn EngineSession>,
+    engine: Listening,
+    native: Option<String>,
     /// The lease under which it was used last. A greater one but the next means that somebody else has run the session
     /// since: what this process remembers is then not all there is.
     token: LeaseToken,
@@ -38,22 +40,18 @@ impl Warm {
 
     /// The engine session that was kept for this, unless something has changed since. What cannot be used any more is
     /// ended before this returns: no two processes have one native session open.
-    pub(crate) async fn take(
-        &self,
-        worker: &Worker,
-        lease: &Lease,
-        spec: &OpenSession,
-    ) -> Option<Box<dyn EngineSession>> {
+    pub(crate) async fn take(&self, worker: &Worker, lease: &Lease, spec: &OpenSession) -> Option<Heard> {
         let Kept { engine, token, model, cwd, .. } = self.kept().remove(&lease.session)?;
+        let heard = engine.end().await?;
         let is_next = token == lease.token || token.0 + 1 == lease.token.0;
         let is_same = model == spec.model
             && cwd == spec.cwd
             && spec.native_session.is_some()
-            && engine.native_session() == spec.native_session.as_deref();
-        if is_next && is_same && engine.is_warm() {
-            return Some(engine);
+            && heard.engine.native_session() == spec.native_session.as_deref();
+        if is_next && is_same && heard.engine.is_warm() {
+            return Some(heard);
         }
-        close(worker, lease.session, engine).await;
+        close(worker, lease.session, heard.engine).await;
         None
     }
 
@@ -66,7 +64,9 @@ impl Warm {
         engine: Box<dyn EngineSession>,
     ) {
         let OpenSession { model, cwd, .. } = spec;
-        let kept = Kept { engine, token: lease.token, model, cwd, since: Instant::now() };
+        let native = engine.native_session().map(str::to_owned);
+        let engine = Listening::begin(worker, *lease, engine);
+        let kept = Kept { engine, native, token: lease.token, model, cwd, since: Instant::now() };
         let mut all = self.kept();
         let mut surplus: Vec<_> =
             all.insert(lease.session, kept).map(|kept| (lease.session, kept)).into_iter().collect();
@@ -77,7 +77,7 @@ impl Warm {
         drop(all);
         for (session, kept) in surplus {
             let worker = worker.clone();
-            worker.lifecycle.clone().spawn(async move { close(&worker, session, kept.engine).await });
+            worker.lifecycle.clone().spawn(async move { end(&worker, session, kept).await });
         }
     }
 
@@ -94,20 +94,20 @@ impl Warm {
     /// Ends what is kept for a session, before its native session is touched.
     pub(crate) async fn end(&self, worker: &Worker, session: SessionId) {
         let kept = self.kept().remove(&session);
-        if let Some(Kept { engine, .. }) = kept {
-            close(worker, session, engine).await;
+        if let Some(kept) = kept {
+            end(worker, session, kept).await;
         }
     }
 
     /// The same, unless what is kept has another native session open.
     pub(crate) async fn end_native(&self, worker: &Worker, session: SessionId, native: &str) {
-        let has_it = |kept: &Kept| kept.engine.native_session() == Some(native);
+        let has_it = |kept: &Kept| kept.native.as_deref() == Some(native);
         let kept = {
             let mut all = self.kept();
             if all.get(&session).is_some_and(has_it) { all.remove(&session) } else { None }
         };
-        if let Some(Kept { engine, .. }) = kept {
-            close(worker, session, engine).await;
+        if let Some(kept) = kept {
+            end(worker, session, kept).await;
         }
     }
 
@@ -115,9 +115,9 @@ impl Warm {
     async fn end_idle(&self, worker: &Worker, idle: Duration) {
         let idle: Vec<_> = self
             .kept()
-            .extract_if(|_, kept| idle <= kept.since.elapsed() || !kept.engine.is_warm())
+            .extract_if(|_, kept| idle <= kept.since.elapsed() || kept.engine.has_ended())
             .collect();
-        let ends = idle.into_iter().map(|(session, kept)| close(worker, session, kept.engine));
+        let ends = idle.into_iter().map(|(session, kept)| end(worker, session, kept));
         futures::future::join_all(ends).await;
     }
 
@@ -135,6 +135,12 @@ pub(crate) async fn run(worker: Arc<Worker>) {
     loop {
         tick.tick().await;
         worker.warm.end_idle(&worker, idle).await;
+    }
+}
+
+async fn end(worker: &Worker, session: SessionId, kept: Kept) {
+    if let Some(Heard { engine, .. }) = kept.engine.end().await {
+        close(worker, session, engine).await;
     }
 }
 

@@ -64,11 +64,13 @@ impl Asks {
         self.open.take_if(|open| open.id == id).is_some()
     }
 
-    /// Decides the next question of which `may` holds; `written` gives a call as the model wrote it.
+    /// Decides the next question of which `may` holds, one for a person only where there is one to ask; `written` gives a
+    /// call as the model wrote it.
     pub(super) fn decide(
         &mut self,
         permissions: &Permissions,
         may: impl Fn(&Ask) -> bool,
+        can_ask: bool,
         written: impl Fn(&str) -> Option<Value>,
     ) -> Option<Outcome> {
         let verdict = |ask: &Ask| match &*ask.tool {
@@ -77,7 +79,7 @@ impl Asks {
             tool => permissions.decide(tool, &ask.input),
         };
         // A question that a person is to answer keeps only other such questions waiting.
-        let is_busy = self.open.is_some();
+        let is_busy = self.open.is_some() || !can_ask;
         let at =
             self.waiting.iter().position(|ask| may(ask) && !(is_busy && verdict(ask) == Verdict::Ask))?;
         let ask = self.waiting.remove(at)?;

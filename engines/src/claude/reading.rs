@@ -96,6 +96,11 @@ impl Reading {
         self.commands.values().any(|command| command.answers.iter().any(|answered| answered == id))
     }
 
+    /// Whether the CLI has messages that it has not answered.
+    pub(super) fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
     pub(super) fn wrote(&mut self, line: String, command: Command) {
         self.commands.insert(line, command);
     }

@@ -157,7 +157,8 @@ impl EngineSession for Session {
             if self.reading.decide() {
                 continue;
             }
-            if !self.reading.is_running() {
+            if !self.reading.is_running() && (self.reading.has_commands() || self.link.is_none()) {
+                // What is said now is the next turn's.
                 return std::future::pending().await;
             }
             if self.reading.is_ending() && self.ends_by.is_none() {

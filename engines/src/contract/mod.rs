@@ -76,7 +76,8 @@ pub trait EngineSession: Send {
 
     /// The next event of the running turn. Safe to drop and call again: no event is lost by it.
     ///
-    /// After an event that ends the turn ([`EngineEvent::ends_turn`]), or with no turn running, it stays pending.
+    /// After an event that ends the turn ([`EngineEvent::ends_turn`]), or with no turn running, it stays pending, unless
+    /// the engine does something by itself: then [`EngineEvent::Autonomous`] comes.
     async fn next(&mut self) -> EngineEvent;
 
     /// Goes on from a boundary ([`EngineEvent::Boundary`]), with the messages that came in the meantime: they are in the

@@ -40,31 +40,28 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was stored.
     pub async fn autonomous(&self, lease: &Lease, written: &WrittenMessage) -> Result<Message, StoreError> {
-        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
-        let turn = TurnId::generate();
-        let message = NewMessage {
-            turn: Some(turn),
-            content: written.content.clone(),
-            tool_calls: written.tool_calls.clone(),
-            thinking: written.thinking.clone(),
-            model: written.model.clone(),
-            usage: Some(written.usage),
-            thinking_tokens: Some(written.thinking_tokens),
-            origin: "autonomous".to_owned(),
-            anchor: written.anchor.clone(),
-            consumed_seq: Some(row.last_seq + 1),
-            ..NewMessage::of(Role::Assistant)
+        store_autonomous(self.lock_leased(lease).await?, lease, written).await
+    }
+
+    /// The same between turns: after a run under this lease has ended, and while nobody has run the session since.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`], also where the session has work that waits: nothing was stored. It is for that run to
+    /// store.
+    pub async fn autonomous_between(
+        &self,
+        lease: &Lease,
+        written: &WrittenMessage,
+    ) -> Result<Message, StoreError> {
+        let mut held = match self.lock(lease.session).await {
+            Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
+            other => other?,
         };
-        let message = insert_message(&mut tx, &mut row, message).await?;
-        let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, message_id, started_ms, \
-                   ended_ms) VALUES ($1, $2, 'completed', 1, $3, $4, $5, $6, $7, $7)";
-        let model = written.model.as_deref();
-        let (worker, token) = (lease.worker.0, lease.token.0);
-        tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
-        count_call(&mut tx, &row, turn, written.usage).await?;
-        count_messages(&mut tx, &row, 1).await?;
-        tx.commit().await?;
-        Ok(message)
+        let is_free = held.row.lease_worker.is_none() && held.row.lease_token == lease.token;
+        if !is_free || held.has_open_jobs().await? {
+            return Err(StoreError::LeaseLost);
+        }
+        store_autonomous(held, lease, written).await
     }
 
     /// What a turn has come to so far, over all its attempts.
@@ -96,4 +93,35 @@ impl Store {
         }
         Ok(found)
     }
+}
+
+async fn store_autonomous(
+    SessionTx { mut tx, mut row }: SessionTx,
+    lease: &Lease,
+    written: &WrittenMessage,
+) -> Result<Message, StoreError> {
+    let turn = TurnId::generate();
+    let message = NewMessage {
+        turn: Some(turn),
+        content: written.content.clone(),
+        tool_calls: written.tool_calls.clone(),
+        thinking: written.thinking.clone(),
+        model: written.model.clone(),
+        usage: Some(written.usage),
+        thinking_tokens: Some(written.thinking_tokens),
+        origin: "autonomous".to_owned(),
+        anchor: written.anchor.clone(),
+        consumed_seq: Some(row.last_seq + 1),
+        ..NewMessage::of(Role::Assistant)
+    };
+    let message = insert_message(&mut tx, &mut row, message).await?;
+    let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, message_id, started_ms, \
+               ended_ms) VALUES ($1, $2, 'completed', 1, $3, $4, $5, $6, $7, $7)";
+    let model = written.model.as_deref();
+    let (worker, token) = (lease.worker.0, lease.token.0);
+    tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
+    count_call(&mut tx, &row, turn, written.usage).await?;
+    count_messages(&mut tx, &row, 1).await?;
+    tx.commit().await?;
+    Ok(message)
 }

@@ -19,6 +19,7 @@ on_both_databases![
     a_cancel_answers_also_what_was_not_delivered,
     what_children_say_does_not_reach_such_a_turn,
     an_autonomous_message_answers_and_costs_no_turn,
+    what_is_said_between_turns_is_stored_while_nobody_works,
     only_the_lease_gives_and_takes,
 ];
 
@@ -176,6 +177,29 @@ async fn an_autonomous_message_answers_and_costs_no_turn(store: &Store) {
     assert_eq!((answer(&finished.ended[0].outcome), finished.iterations), (("ok", false), 1));
     assert_eq!(finished.usage, Usage::default());
     assert_eq!(store.session(session).await.unwrap().unwrap().usage, USAGE);
+}
+
+async fn what_is_said_between_turns_is_stored_while_nobody_works(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let by_itself = anchored("the build is done", "a-0");
+    assert_lost(&store.autonomous_between(&lease, &by_itself).await);
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+
+    let stored = store.autonomous_between(&lease, &by_itself).await.unwrap();
+
+    let row = store.session(session).await.unwrap().unwrap();
+    assert_eq!((row.message_count, row.last_message), (3, Some(stored.id)));
+    assert_eq!(told(store, session).await.pop().unwrap().1, "the build is done");
+    // What waits may be a cut; and whoever runs the session next tells of it.
+    admit(store, session, "next").await;
+    assert_lost(&store.autonomous_between(&lease, &by_itself).await);
+    let (next, mail) = begin(store, session).await;
+    assert_lost(&store.autonomous_between(&next, &by_itself).await);
+    store.finish(&next, answered(mail.turn, "ok")).await.unwrap();
+    assert_lost(&store.autonomous_between(&lease, &by_itself).await);
+    store.autonomous_between(&next, &by_itself).await.unwrap();
+    store.delete_session(session).await.unwrap();
+    assert_lost(&store.autonomous_between(&next, &by_itself).await);
 }
 
 async fn only_the_lease_gives_and_takes(store: &Store) {

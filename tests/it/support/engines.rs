@@ -49,8 +49,12 @@ impl Deployment {
             let is_there = match engine {
                 Engine::OpenAi => client.messages(session).await.contains(&format!("user: {message}")),
                 Engine::Claude => {
-                    let entries = self.entries(&self.native_of(session).await);
-                    entries.iter().any(|entry| entry["operation"] == "enqueue" && entry["content"] == message)
+                    let native = self.native_of(session).await;
+                    let entries = self.find_transcript(&native).map(|_| self.entries(&native));
+                    entries
+                        .iter()
+                        .flatten()
+                        .any(|entry| entry["operation"] == "enqueue" && entry["content"] == message)
                 }
             };
             is_there.then_some(())

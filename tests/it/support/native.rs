@@ -37,9 +37,12 @@ impl Deployment {
 
     /// The transcript of a native session, which is there.
     pub(crate) fn transcript(&self, native: &str) -> PathBuf {
-        let files = self.files_of(native);
-        let is_transcript = |path: &&PathBuf| path.extension().is_some_and(|end| end == "jsonl");
-        files.iter().find(is_transcript).unwrap_or_else(|| panic!("no transcript in {files:?}")).clone()
+        self.find_transcript(native).unwrap_or_else(|| panic!("no transcript of {native}"))
+    }
+
+    /// The transcript of a native session, once there is one.
+    pub(super) fn find_transcript(&self, native: &str) -> Option<PathBuf> {
+        self.files_of(native).into_iter().find(|path| path.extension().is_some_and(|end| end == "jsonl"))
     }
 
     /// Waits until nothing of a native session is left, neither a file nor a process.

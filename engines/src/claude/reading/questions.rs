@@ -21,6 +21,7 @@ impl Reading {
         let outcome = self.asks.decide(
             &self.permissions,
             |ask| ask.is_side_chain || !chain.is_writing(),
+            self.turn.is_some(),
             |call| chain.arguments(call),
         );
         self.follow(outcome)

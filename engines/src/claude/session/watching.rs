@@ -43,7 +43,7 @@ impl Session {
 
     /// By when something has to happen.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.ends_by.is_some() {
+        if self.ends_by.is_some() || !self.reading.is_running() {
             return self.ends_by;
         }
         if !self.reading.is_ready() {
