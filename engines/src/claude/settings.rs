@@ -24,7 +24,7 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// Which calls run. Rules name the CLI's tools: `Bash`, `Bash(git push)`, `WebFetch`, `mcp__server__tool`.
     pub permissions: Permissions,
-    /// The CLI's own mode, in which each of its processes begins: `default`, `acceptEdits`, `plan`, …; `None`: `default`. The
+    /// The CLI's own mode, in which each session begins: `default`, `acceptEdits`, `plan`, …; `None`: `default`. The
     /// permissions above decide in every mode; so `dontAsk`, which denies whatever is to be decided, is refused.
     pub permission_mode: Option<String>,
     /// MCP servers that the CLI starts or connects to. Their times and working directories are its own affair.

@@ -8,9 +8,10 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Session;
+use crate::claude::command::{self, Begins};
 use crate::claude::link::{self, Link};
 use crate::claude::usage::Totals;
-use crate::claude::{Agent, blocking, command, reading};
+use crate::claude::{Agent, blocking, reading};
 use crate::contract::{ContextMessage, EngineError, Native, OpenSession};
 
 impl Session {
@@ -33,14 +34,15 @@ impl Session {
             odd: String::new(),
             ends_by: None,
         };
-        let has_transcript = session.spec.native_session.is_some() && session.has_transcript().await;
-        if session.spec.native_session.is_some() && !has_transcript {
-            return Err(EngineError::ResumeDropped(format!(
-                "there is no transcript of {}",
-                session.native.id
-            )));
+        if session.spec.native_session.is_some() {
+            if !session.has_transcript().await {
+                let reason = format!("there is no transcript of {}", session.native.id);
+                return Err(EngineError::ResumeDropped(reason));
+            }
+            session.start(Begins::Resumed).await?;
+        } else {
+            session.start(Begins::New).await?;
         }
-        session.start(has_transcript).await?;
         Ok(session)
     }
 
@@ -49,7 +51,7 @@ impl Session {
         blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
     }
 
-    pub(super) async fn start(&mut self, has_transcript: bool) -> Result<(), EngineError> {
+    pub(super) async fn start(&mut self, begins: Begins) -> Result<(), EngineError> {
         let agent = Arc::clone(&self.agent);
         let mcp = blocking(move || {
             command::write_mcp(&agent.settings).map_err(|error| {
@@ -57,9 +59,9 @@ impl Session {
             })
         })
         .await?;
-        let id = &*self.native.id;
-        let native = if has_transcript { command::Native::Resumed(id) } else { command::Native::New(id) };
-        let link = Link::start(command::spec(&self.agent.settings, &self.spec, native, mcp))?;
+        let (settings, id) = (&self.agent.settings, &self.native.id);
+        let link = Link::start(command::spec(settings, &self.spec, id, begins, mcp))?;
+        let has_transcript = begins != Begins::New;
         let mut initialize = json!({"subtype": "initialize"});
         if !self.agent.settings.instructions.is_empty() {
             // Not as an argument: those have a limit, and are seen by all users of the host.
@@ -92,6 +94,6 @@ impl Session {
             agent.transcripts.seed(&native, &context, model).map(drop)
         })
         .await?;
-        self.start(true).await
+        self.start(Begins::Seeded).await
     }
 }
