@@ -9,7 +9,7 @@ use roundhouse_engines::openai::Prices;
 use serde_json::json;
 
 use crate::fake::Fake;
-use crate::host::{Host, answer, message};
+use crate::host::{Host, answer, input, message};
 
 /// The error that a turn ends with; nothing comes after it.
 async fn failure(host: &Host, settings: Settings, text: &str) -> EngineError {
@@ -71,7 +71,8 @@ async fn a_program_that_is_missing_or_too_old_is_no_engine() {
     let reason = |error: Option<EngineError>| error.expect("unavailable").to_string();
     let missing = with("/nowhere/claude");
     assert!(reason(missing.available().await.err()).contains("/nowhere/claude was not found"));
-    assert!(reason(missing.open(host.spec(None)).await.err()).contains("/nowhere/claude was not found"));
+    let mut session = missing.open(host.spec(None)).await.unwrap();
+    assert!(reason(session.send(input("say hi")).await.err()).contains("/nowhere/claude was not found"));
 
     let old = host.path("old");
     std::fs::write(&old, "#!/bin/sh\necho '2.1.197 (Claude Code)'\n").unwrap();

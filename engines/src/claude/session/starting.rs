@@ -15,7 +15,7 @@ use crate::claude::{Agent, blocking, reading};
 use crate::contract::{ContextMessage, EngineError, Native, OpenSession};
 
 impl Session {
-    /// Starts the process; it starts up while nobody waits for it.
+    /// Starts the process of a session that goes on; of another, it is not known yet how it begins.
     pub(in crate::claude) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
         let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let native = Native { id, cwd: spec.cwd.clone() };
@@ -40,8 +40,6 @@ impl Session {
                 return Err(EngineError::ResumeDropped(reason));
             }
             session.start(Begins::Resumed).await?;
-        } else {
-            session.start(Begins::New).await?;
         }
         Ok(session)
     }
@@ -83,11 +81,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the process, and begins the native session with a conversation.
+    /// Begins the native session with a conversation, and starts the process.
     pub(super) async fn seed(&mut self, context: Vec<ContextMessage>) -> Result<(), EngineError> {
-        if let Some(link) = self.link.take() {
-            link.end(false).await;
-        }
         let (agent, native, model) = (Arc::clone(&self.agent), self.native.clone(), self.spec.model.clone());
         blocking(move || {
             let model = model.as_deref().or(agent.settings.model.as_deref()).unwrap_or_default();
