@@ -86,6 +86,10 @@ impl Reading {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| matches!(turn.ending, Some(Ending::Interrupted)))
+    }
+
     /// The lines by which the CLI has these messages already.
     pub(super) fn lines_of(&self, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let has = |command: &Command| command.answers.iter().any(|id| is_asked(id));
@@ -228,7 +232,16 @@ impl Reading {
             match said {
                 Said::Message { message, was_streamed } => self.message(message, was_streamed, is_ours),
                 Said::Piece(event) | Said::Tool(event) if is_ours => self.events.push_back(event),
-                Said::Piece(_) | Said::Tool(_) => {}
+                // A tool that is only half called never runs.
+                Said::Cut(message)
+                    if is_ours
+                        && self.is_interrupted()
+                        && message.tool_calls.is_empty()
+                        && !message.content.is_empty() =>
+                {
+                    self.message(message, true, is_ours);
+                }
+                Said::Piece(_) | Said::Tool(_) | Said::Cut(_) => {}
             }
         }
     }
