@@ -38,6 +38,11 @@ impl Chain {
         self.writing.is_some()
     }
 
+    /// Whether there are calls without a result.
+    pub(super) fn has_open_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// The arguments of a call that has no result yet.
     pub(super) fn arguments(&self, call: &str) -> Option<Value> {
         serde_json::from_str(&self.calls.get(call)?.arguments).ok()

@@ -90,6 +90,11 @@ impl Reading {
         self.turn.as_ref().is_some_and(|turn| matches!(turn.ending, Some(Ending::Interrupted)))
     }
 
+    /// Whether tools run, or are about to.
+    pub(super) fn has_open_calls(&self) -> bool {
+        self.chain.has_open_calls()
+    }
+
     /// The lines by which the CLI has these messages already.
     pub(super) fn lines_of(&self, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let has = |command: &Command| command.answers.iter().any(|id| is_asked(id));

@@ -44,7 +44,7 @@ pub struct Settings {
     pub max_cost_nanos: Option<i64>,
     /// How often the CLI asks the provider again.
     pub max_retries: u32,
-    /// The longest silence of the CLI within a turn, while nobody is asked for anything.
+    /// The longest silence of the CLI within a turn, while no tool runs and nobody is asked for anything.
     pub no_progress: Duration,
 }
 
