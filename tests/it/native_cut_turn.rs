@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Deployment, Engine, Gate, Kind, native_of, on, text};
+use crate::support::{Deployment, Engine, Gate, Kind, LONG, native_of, on, text};
 
 const AGENT: &str = "claude-asking";
 const INTERRUPTED: &str = "tool: (interrupted: the turn was ended before this had a result)";
@@ -49,6 +49,42 @@ async fn a_cut_in_a_tool_turn_is_what_claude_is_shown(kind: Kind) {
     other.trim_natively(&source, messages[call]["id"].as_i64().unwrap()).await;
     assert_eq!(client.counts(&source).await[call..], [all[call].as_str(), INTERRUPTED]);
     assert_eq!(deployment.recalls(client, AGENT, &source).await, "X = 1");
+    deployment.end().await;
+}
+
+on!(a_cut_behind_an_answer_that_was_cancelled: Embedded);
+async fn a_cut_behind_an_answer_that_was_cancelled(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let client = deployment.client();
+    let session = client.session_with("claude").await;
+    client.says("claude", &session, "X = 1").await;
+    let mut events = client.follow(&session, None).await;
+    let job = client.later_with("claude", &session, &format!("X = 7, {LONG}")).await;
+    events.until("message.delta").await;
+    client.post(&format!("/sessions/{session}/cancel"), &json!({})).await;
+    client.ended(&text(&job["jobId"])).await;
+    let messages = client.items(&format!("/sessions/{session}/messages")).await;
+    let [_, _, _, partial] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!((&partial["role"], &partial["cancelled"]), (&json!("assistant"), &json!(true)));
+    assert!(text(&partial["content"]).starts_with('X'), "{partial}");
+    let displayed = client.messages(&session).await;
+
+    let at = partial["id"].as_i64().unwrap();
+    let fork = client.fork_natively(&session, at).await;
+    let trimmed = client.trim_natively(&session, at).await;
+
+    assert_eq!(trimmed["deleted"], 0, "{trimmed}");
+    for session in [&fork, &session] {
+        assert_eq!(client.messages(session).await, displayed);
+        let next = client.chat_with("claude", Some(session), "add 1 to x").await.json();
+        assert_eq!(next["contextSource"], "native", "{next}");
+        assert!(text(&next["content"]).ends_with("X = 8"), "{next}");
+        let shown = deployment.oracle.requests().pop().unwrap().json()["messages"].to_string();
+        assert!(
+            shown.contains(&text(&partial["content"])),
+            "what is displayed is what the model is shown: {shown}"
+        );
+    }
     deployment.end().await;
 }
 

@@ -19,6 +19,8 @@ pub(super) enum Said {
         was_streamed: bool,
     },
     Tool(EngineEvent),
+    /// A message that was cut off by an interrupt, as far as the conversation keeps it.
+    Cut(AssistantMessage),
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,11 @@ pub(super) struct Chain {
 impl Chain {
     pub(super) fn is_writing(&self) -> bool {
         self.writing.is_some()
+    }
+
+    /// Whether there are calls without a result.
+    pub(super) fn has_open_calls(&self) -> bool {
+        !self.calls.is_empty()
     }
 
     /// The arguments of a call that has no result yet.
@@ -74,9 +81,9 @@ impl Chain {
             return Vec::new();
         }
         if block.is_aborted {
-            // What was written came as pieces.
-            self.writing = None;
-            return Vec::new();
+            let mut writing = self.writing.take().unwrap_or_default();
+            writing.add(block);
+            return writing.finish().map(Said::Cut).into_iter().collect();
         }
         let mut said = Vec::new();
         if self.writing.as_ref().is_some_and(|writing| writing.is_another(&block)) {

@@ -17,8 +17,8 @@ use crate::process::{Environment, Spec, Stdin};
 /// Never offered: by these, processes that share a configuration folder see one another and talk.
 const NEVER: [&str; 2] = ["ListAgents", "SendMessage"];
 
-/// The CLI asks us about each call of each tool, also of those that it thinks harmless.
-const ASK_ALWAYS: &str = r#"{"permissions":{"ask":["*"]}}"#;
+/// The mode in which the CLI makes a plan first.
+const PLAN: &str = "plan";
 
 /// Told to every process. See the CLI's documentation on its environment.
 const ENVIRONMENT: [(&str, &str); 6] = [
@@ -31,26 +31,30 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "1"),
 ];
 
-/// Which native session a process opens.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Native<'a> {
-    /// A new one, with this id.
-    New(&'a str),
-    /// One that has a transcript.
-    Resumed(&'a str),
+/// What a process finds of its native session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// Nothing.
+    New,
+    /// A transcript of ours ([`transcript::Transcripts::seed`](super::transcript::Transcripts::seed)).
+    Seeded,
+    /// A transcript of the CLI's.
+    Resumed,
 }
 
-/// What is to be started for a session. `mcp` is the file of [`write_mcp`].
+/// What is to be started for a session. `id` is its native one's, `mcp` the file of [`write_mcp`].
 pub(super) fn spec(
     settings: &Settings,
     session: &OpenSession,
-    native: Native<'_>,
+    id: &str,
+    begins: Begins,
     mcp: Option<PathBuf>,
 ) -> Spec {
     let (program, before) =
         settings.command.split_first().map_or(("claude", &[][..]), |(first, rest)| (first, rest));
     let mut spec = Spec::new(program, &session.cwd);
-    spec.args = before.iter().map(OsString::from).chain(arguments(settings, session, native, mcp)).collect();
+    spec.args =
+        before.iter().map(OsString::from).chain(arguments(settings, session, id, begins, mcp)).collect();
     spec.environment = environment(settings);
     spec.owner = Some(session.owner.clone().unwrap_or_else(|| session.session.clone()));
     spec.stdin = Stdin::Piped;
@@ -60,7 +64,8 @@ pub(super) fn spec(
 fn arguments(
     settings: &Settings,
     session: &OpenSession,
-    native: Native<'_>,
+    id: &str,
+    begins: Begins,
     mcp: Option<PathBuf>,
 ) -> Vec<OsString> {
     let mut args = Vec::new();
@@ -69,15 +74,21 @@ fn arguments(
     add(&["--permission-prompt-tool", "stdio", "--include-partial-messages", "--replay-user-messages"]);
     // The instructions of today, not those that the conversation began with.
     add(&["--system-prompt-snapshot", "off"]);
-    match native {
-        Native::New(id) => add(&["--session-id", id]),
-        Native::Resumed(id) => add(&["--resume", id]),
-    }
+    add(&[if begins == Begins::New { "--session-id" } else { "--resume" }, id]);
     if let Some(model) = session.model.as_deref().or(settings.model.as_deref()) {
         add(&["--model", model]);
     }
-    add(&["--permission-mode", settings.permission_mode.as_deref().unwrap_or("default")]);
-    add(&["--setting-sources", &settings.setting_sources.join(","), "--settings", ASK_ALWAYS]);
+    let mut mode = settings.permission_mode.as_deref().unwrap_or("default");
+    if begins == Begins::Resumed {
+        // The CLI has kept whether it plans; the argument would have a plan made anew that was approved, or end one that the
+        // model has begun by itself.
+        mode = if mode == PLAN { "default" } else { mode };
+    } else {
+        add(&["--permission-mode", mode]);
+    }
+    // It asks us about each call of each tool, also of those that it thinks harmless.
+    let always = json!({"permissions": {"ask": ["*"], "defaultMode": mode}}).to_string();
+    add(&["--setting-sources", &settings.setting_sources.join(","), "--settings", &always]);
     if let Some(tools) = &settings.tools {
         add(&["--tools", &tools.join(",")]);
     }

@@ -4,6 +4,7 @@
 //! lines such a turn is about, from the beginning or from the moment that one is folded in. The turn that the worker has
 //! sent is answered by the turn of the CLI that one of its lines has started; what happens in others is nobody's answer.
 
+mod ends;
 mod questions;
 
 use std::collections::{HashMap, VecDeque};
@@ -12,12 +13,11 @@ use serde_json::{Value, json};
 
 use super::asks::Asks;
 use super::chain::{Chain, Said};
-use super::failure;
 use super::link;
-use super::protocol::{CommandState, Line, TurnResult};
+use super::protocol::{CommandState, Line};
 use super::turn::{Command, Ending, Turn};
 use super::usage::{Meter, Totals};
-use crate::contract::{AssistantMessage, EngineError, EngineEvent, Usage};
+use crate::contract::{AssistantMessage, EngineEvent, Usage};
 use crate::permissions::Permissions;
 
 /// Requests of ours, by which their replies are known.
@@ -86,6 +86,15 @@ impl Reading {
         self.turn.as_ref().is_some_and(|turn| turn.ending.is_some())
     }
 
+    fn is_interrupted(&self) -> bool {
+        self.turn.as_ref().is_some_and(|turn| matches!(turn.ending, Some(Ending::Interrupted)))
+    }
+
+    /// Whether tools run, or are about to.
+    pub(super) fn has_open_calls(&self) -> bool {
+        self.chain.has_open_calls()
+    }
+
     /// The lines by which the CLI has these messages already.
     pub(super) fn lines_of(&self, is_asked: impl Fn(&str) -> bool) -> Vec<String> {
         let has = |command: &Command| command.answers.iter().any(|id| is_asked(id));
@@ -116,15 +125,6 @@ impl Reading {
             // Who asks first is right.
             turn.ending.get_or_insert(ending);
             self.replies.push(link::interrupt(INTERRUPT));
-        }
-    }
-
-    /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
-    pub(super) fn give_up(&mut self, other: EngineEvent) {
-        if let Some(turn) = self.turn.take() {
-            self.has_leftovers |= turn.leaves_processes();
-            self.put_off_questions();
-            self.events.push_back(turn.ending.map_or(other, Ending::event));
         }
     }
 
@@ -194,46 +194,22 @@ impl Reading {
         }
     }
 
-    fn over(&mut self, line: &str) {
-        if self.started.iter().any(|started| started == line) {
-            // Its result tells.
-            return;
-        }
-        self.commands.remove(line);
-        let Some(turn) = &mut self.turn else { return };
-        turn.lines.retain(|kept| kept != line);
-        if turn.lines.is_empty() {
-            let detail =
-                "the CLI has not taken the message: it was dropped, or the conversation has it already"
-                    .to_owned();
-            self.give_up(EngineEvent::Failed(EngineError::Provider {
-                status: None,
-                retry_after: None,
-                detail,
-            }));
-        }
-    }
-
-    /// Nothing runs any more. Where no result has told of the turn's end, none will.
-    fn idle(&mut self) {
-        if self.is_ours() {
-            self.end_segment();
-            let detail = "the CLI has told no result, or one that could not be read".to_owned();
-            self.give_up(EngineEvent::Failed(EngineError::Provider {
-                status: None,
-                retry_after: None,
-                detail,
-            }));
-        }
-    }
-
     fn said(&mut self, said: Vec<Said>) {
         let is_ours = self.is_ours();
         for said in said {
             match said {
                 Said::Message { message, was_streamed } => self.message(message, was_streamed, is_ours),
                 Said::Piece(event) | Said::Tool(event) if is_ours => self.events.push_back(event),
-                Said::Piece(_) | Said::Tool(_) => {}
+                // A tool that is only half called never runs.
+                Said::Cut(message)
+                    if is_ours
+                        && self.is_interrupted()
+                        && message.tool_calls.is_empty()
+                        && !message.content.is_empty() =>
+                {
+                    self.message(message, true, is_ours);
+                }
+                Said::Piece(_) | Said::Tool(_) | Said::Cut(_) => {}
             }
         }
     }
@@ -272,43 +248,6 @@ impl Reading {
             (_, Err(error)) => tracing::debug!(id, error, "the CLI has refused a request"),
             _ => {}
         }
-    }
-
-    fn result(&mut self, result: &TurnResult) {
-        let said = self.chain.finish();
-        self.said(said);
-        let used = self.meter.read(result);
-        let mut lines = self.end_segment();
-        let others = result.answers.iter().filter(|line| !lines.contains(line));
-        lines.extend(others.cloned().collect::<Vec<_>>());
-        let answered: Vec<_> = lines
-            .iter()
-            .filter_map(|line| self.commands.remove(line))
-            .flat_map(|command| command.answers)
-            .collect();
-        let by_itself = self.autonomous.take();
-        if let Some(turn) = self.turn.take_if(|turn| turn.is_about(&lines)) {
-            self.has_leftovers |= turn.leaves_processes();
-            self.put_off_questions();
-            self.events.extend(by_itself.map(EngineEvent::Autonomous));
-            self.events.extend(turn.end(result, used, answered));
-            return;
-        }
-        let by_itself = by_itself.map(|message| {
-            let usage = Usage { cost_nanos: used.cost_nanos, ..message.usage };
-            EngineEvent::Autonomous(AssistantMessage { usage, ..message })
-        });
-        self.events.extend(by_itself);
-        // The CLI could not even begin.
-        if let Some(error @ EngineError::ResumeDropped(_)) = failure::of_result(result) {
-            self.give_up(EngineEvent::Failed(error));
-        }
-    }
-
-    /// The CLI's turn is over. Gives the lines that it was about.
-    fn end_segment(&mut self) -> Vec<String> {
-        self.chain.clear();
-        std::mem::take(&mut self.started)
     }
 }
 

@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
+use super::command::Begins;
 use super::earlier::{self, Continuation};
 use super::link::Link;
 use super::reading::Reading;
@@ -103,8 +104,8 @@ impl EngineSession for Session {
         if !context.is_empty() {
             self.seed(context).await?;
         } else if self.link.as_ref().is_none_or(Link::has_ended) {
-            let has_transcript = self.has_transcript().await;
-            self.start(has_transcript).await?;
+            let begins = if self.has_transcript().await { Begins::Resumed } else { Begins::New };
+            self.start(begins).await?;
         }
         let Continuation { events, usage, iterations, delivered, mut unsent, is_open, .. } =
             self.continuation(input).await?;

@@ -24,7 +24,7 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// Which calls run. Rules name the CLI's tools: `Bash`, `Bash(git push)`, `WebFetch`, `mcp__server__tool`.
     pub permissions: Permissions,
-    /// The CLI's own mode, in which each of its processes begins: `default`, `acceptEdits`, `plan`, …; `None`: `default`. The
+    /// The CLI's own mode, in which each session begins: `default`, `acceptEdits`, `plan`, …; `None`: `default`. The
     /// permissions above decide in every mode; so `dontAsk`, which denies whatever is to be decided, is refused.
     pub permission_mode: Option<String>,
     /// MCP servers that the CLI starts or connects to. Their times and working directories are its own affair.
@@ -44,7 +44,7 @@ pub struct Settings {
     pub max_cost_nanos: Option<i64>,
     /// How often the CLI asks the provider again.
     pub max_retries: u32,
-    /// The longest silence of the CLI within a turn, while nobody is asked for anything.
+    /// The longest silence of the CLI within a turn, while no tool runs and nobody is asked for anything.
     pub no_progress: Duration,
 }
 

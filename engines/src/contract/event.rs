@@ -130,7 +130,8 @@ pub enum EngineEvent {
     Used(Usage),
     /// The turn has ended well: the last [`EngineEvent::MessageDone`] is its answer.
     TurnDone(TurnDone),
-    /// The turn was ended by [`EngineSession::interrupt`](super::EngineSession::interrupt); what was written so far came as deltas.
+    /// The turn was ended by [`EngineSession::interrupt`](super::EngineSession::interrupt); what was written so far came as deltas,
+    /// and as a last message where the engine's own conversation keeps it.
     Interrupted,
     /// The turn has failed. The session can be used again unless the error says otherwise.
     Failed(EngineError),

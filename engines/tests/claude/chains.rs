@@ -4,10 +4,9 @@ use roundhouse_engines::claude::Settings;
 use roundhouse_engines::contract::{AssistantMessage, EngineEvent, Usage};
 use roundhouse_engines::openai::Prices;
 use roundhouse_oracle::RecordedRequest;
-use serde_json::{Value, json};
 
 use crate::host::{Host, Session, answer, done};
-use crate::script::{self, Server};
+use crate::model::{Model, shell, text};
 
 fn messages(events: &[EngineEvent]) -> Vec<&AssistantMessage> {
     let messages = events.iter().filter_map(|event| match event {
@@ -70,42 +69,13 @@ async fn a_turn_with_a_tool_is_told_step_by_step() {
     }
 }
 
-/// A message as the provider streams it, of these content blocks.
-fn streamed(id: &str, reason: &str, blocks: &[Value]) -> script::Reply {
-    let usage = json!({"input_tokens": 10, "output_tokens": 2});
-    let message = json!({"id": id, "type": "message", "role": "assistant", "model": "claude-opus-5-5", "content": [], "usage": usage});
-    let mut events = vec![json!({"type": "message_start", "message": message})];
-    for (index, block) in blocks.iter().enumerate() {
-        let (start, delta) = match &block["input"] {
-            Value::Null => {
-                (json!({"type": "text", "text": ""}), json!({"type": "text_delta", "text": block["text"]}))
-            }
-            input => {
-                let start =
-                    json!({"type": "tool_use", "id": block["id"], "name": block["name"], "input": {}});
-                (start, json!({"type": "input_json_delta", "partial_json": input.to_string()}))
-            }
-        };
-        events.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
-        events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
-        events.push(json!({"type": "content_block_stop", "index": index}));
-    }
-    events.push(json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage}));
-    events.push(json!({"type": "message_stop"}));
-    let typed = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
-    script::streamed(events.iter().map(typed))
-}
-
 #[tokio::test]
 async fn a_message_that_calls_two_tools_is_one_model_call() {
     let host = Host::new().await;
-    let call = |id: &str| json!({"id": id, "name": "Bash", "input": {"command": format!("echo {id}")}});
-    let calls = streamed("msg_1", "tool_use", &[call("toolu_1"), call("toolu_2")]);
-    let last = streamed("msg_2", "end_turn", &[json!({"text": "both"})]);
-    let provider = Server::start([calls, last]).await;
+    let calls = vec![shell("toolu_1", "echo a"), shell("toolu_2", "echo b")];
+    let model = Model::start([calls, vec![text("both")]]).await;
     let mut settings = host.settings();
-    let base_url = provider.base_url.trim_end_matches("/v1");
-    settings.env.insert("ANTHROPIC_BASE_URL".to_owned(), base_url.into());
+    settings.env.insert("ANTHROPIC_BASE_URL".to_owned(), model.url.as_str().into());
     let mut session = host.open_with(settings, None).await;
 
     session.send("use two tools").await;
@@ -114,8 +84,8 @@ async fn a_message_that_calls_two_tools_is_one_model_call() {
     assert_eq!(answer(&events), "both");
     let calls: Vec<_> = messages(&events).iter().map(|message| message.tool_calls.len()).collect();
     assert_eq!(calls, [2, 0]);
-    assert_eq!(provider.requests().len(), 2);
-    assert_eq!(done(&events).iterations, 2);
+    // Each of its answers has cost 5.
+    assert_eq!((done(&events).iterations, done(&events).usage.output_tokens), (2, 10));
 }
 
 #[tokio::test]

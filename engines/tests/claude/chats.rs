@@ -4,9 +4,9 @@ use roundhouse_engines::contract::{
     Attachment, ContextMessage, Engine, EngineError, EngineEvent, InputMessage, ToolCall, TurnInput,
 };
 
-use roundhouse_engines::claude::ClaudeCli;
+use roundhouse_engines::claude::{ClaudeCli, Settings};
 
-use crate::host::{Host, answer, deltas, done, input, message};
+use crate::host::{Host, PIXEL, answer, claude, deltas, done, input, message, read};
 
 #[tokio::test]
 async fn five_chats_of_five_with_the_full_stream_of_events() {
@@ -74,19 +74,13 @@ async fn text_stays_text_whatever_it_looks_like() {
 async fn several_messages_and_their_files_are_one_for_the_model() {
     let host = Host::new().await;
     let mut session = host.open().await;
-    // One pixel.
-    let png = [
-        137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82, 0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0,
-        31, 21, 196, 137, 0, 0, 0, 13, 73, 68, 65, 84, 120, 218, 99, 252, 207, 192, 240, 31, 0, 5, 5, 2, 0,
-        95, 200, 241, 210, 0, 0, 0, 0, 73, 69, 78, 68, 174, 66, 96, 130u8,
-    ];
     let file = |name: &str, media_type: &str, data: &[u8]| Attachment {
         name: name.to_owned(),
         media_type: media_type.to_owned(),
         data: data.to_vec().into(),
     };
     let first = InputMessage {
-        attachments: vec![file("a.png", "image/png", &png), file("n.txt", "text/plain", b"X = 7")],
+        attachments: vec![file("a.png", "image/png", &PIXEL), file("n.txt", "text/plain", b"X = 7")],
         ..message("add 1 to x")
     };
     let second = message("what is X");
@@ -143,10 +137,14 @@ async fn a_conversation_from_elsewhere_is_gone_on_with() {
         ContextMessage::Tool { call: "call-1".into(), text: "a file".into() },
         ContextMessage::Assistant { text: "X = 40".into(), tool_calls: vec![] },
     ];
-    let mut session = host.open().await;
+    let starts = host.path("starts");
+    let counted = format!("echo one >> {}; exec \"$0\" \"$@\"", starts.display());
+    let command = vec!["/bin/sh".to_owned(), "-c".to_owned(), counted, claude()];
+    let mut session = host.open_with(Settings { command, ..host.settings() }, None).await;
     let input = TurnInput { context, ..input("add 2 to x") };
     session.0.send(input).await.unwrap();
     assert_eq!(answer(&session.rest().await), "X = 42");
+    assert_eq!(read(&starts), "one\n", "one process is started for it");
     let native = session.native();
     session.close().await;
     assert_eq!(host.resume(&native).await.chat("what is X").await, "X = 42");

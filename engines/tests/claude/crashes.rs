@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use roundhouse_engines::contract::{Earlier, EngineError, EngineEvent, Injected, InputMessage, TurnInput};
+use roundhouse_engines::contract::{
+    Attachment, Earlier, EngineError, EngineEvent, Injected, InputMessage, TurnInput,
+};
 use roundhouse_engines::process::kill_leftovers;
 use roundhouse_oracle::RecordedRequest;
 
-use crate::host::{self, Host, TOO_LONG, answer, done, forever, is_asleep, is_running, message};
+use crate::host::{self, Host, PIXEL, TOO_LONG, answer, done, forever, is_asleep, is_running, message};
 
 fn anchors_and_results(events: &[EngineEvent]) -> (Vec<String>, Vec<String>) {
     let anchors = events.iter().filter_map(|event| match event {
@@ -168,7 +170,15 @@ async fn a_message_that_the_conversation_has_already_is_not_sent_again_even_if_n
 async fn messages_that_were_sent_as_one_are_found_as_one() {
     let host = Host::new().await;
     let mut session = host.open().await;
-    let messages = vec![message("X = 5"), message("add 1 to x")];
+    let file = |name: &str, media_type: &str, data: &[u8]| Attachment {
+        name: name.to_owned(),
+        media_type: media_type.to_owned(),
+        data: data.to_vec().into(),
+    };
+    let mut messages = vec![message("X = 5"), message("add 1 to x"), message("")];
+    messages[0].attachments = vec![file("a.png", "image/png", &PIXEL)];
+    messages[2].attachments =
+        vec![file("n.txt", "text/plain", b"what is X"), file("a.png", "image/png", &PIXEL)];
     session.0.send(TurnInput { messages: messages.clone(), ..TurnInput::default() }).await.unwrap();
     let events = session.rest().await;
     let (said, native, asked) = (answer(&events), session.native(), host.requests().len());

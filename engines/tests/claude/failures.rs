@@ -8,8 +8,8 @@ use roundhouse_engines::mcp::{self, Transport};
 use roundhouse_engines::openai::Prices;
 use serde_json::json;
 
-use crate::fake::Fake;
-use crate::host::{Host, answer, message};
+use crate::fake::{self, Fake};
+use crate::host::{Host, answer, input, message};
 
 /// The error that a turn ends with; nothing comes after it.
 async fn failure(host: &Host, settings: Settings, text: &str) -> EngineError {
@@ -71,7 +71,8 @@ async fn a_program_that_is_missing_or_too_old_is_no_engine() {
     let reason = |error: Option<EngineError>| error.expect("unavailable").to_string();
     let missing = with("/nowhere/claude");
     assert!(reason(missing.available().await.err()).contains("/nowhere/claude was not found"));
-    assert!(reason(missing.open(host.spec(None)).await.err()).contains("/nowhere/claude was not found"));
+    let mut session = missing.open(host.spec(None)).await.unwrap();
+    assert!(reason(session.send(input("say hi")).await.err()).contains("/nowhere/claude was not found"));
 
     let old = host.path("old");
     std::fs::write(&old, "#!/bin/sh\necho '2.1.197 (Claude Code)'\n").unwrap();
@@ -229,6 +230,24 @@ async fn silence_ends_the_turn_and_the_process() {
     );
     assert_eq!(session.0.inject(message("say b")).await, Injected::NotNow);
     assert!(!session.0.is_warm());
+}
+
+#[tokio::test]
+async fn a_tool_may_be_silent_for_longer() {
+    let host = Host::new().await;
+    let calls = json!({
+        "type": "assistant", "uuid": "a", "message": {"id": "m1", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]},
+    });
+    let result = json!({
+        "type": "user", "uuid": "b", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "slept"}]},
+    });
+    let fake = Fake::new().begins().says(&calls).says(&fake::ask("t"));
+    let fake = fake.does("read -r answer; sleep 7").says(&result).writes("hi").ends().listens();
+    let settings = Settings { no_progress: Duration::from_secs(5), ..fake.settings(&host) };
+    let mut session = host.open_with(settings, None).await;
+    session.send("say hi").await;
+    assert_eq!(answer(&session.rest().await), "hi");
+    session.close().await;
 }
 
 #[tokio::test]

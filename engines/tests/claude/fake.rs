@@ -9,6 +9,12 @@ use serde_json::{Value, json};
 
 use crate::host::Host;
 
+/// What it says before it runs the tool of this call.
+pub(crate) fn ask(call: &str) -> Value {
+    let request = json!({"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "sleep 7"}, "tool_use_id": call});
+    json!({"type": "control_request", "request_id": "ask", "request": request})
+}
+
 /// What it does once it was sent a message, line by line of a shell.
 pub(crate) struct Fake {
     steps: Vec<String>,

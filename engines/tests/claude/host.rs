@@ -19,6 +19,13 @@ use uuid::Uuid;
 /// Longer than anything here takes on the slowest machine: a test that waits for it has failed.
 pub(crate) const TOO_LONG: Duration = Duration::from_mins(3);
 
+/// A PNG file of one pixel.
+pub(crate) const PIXEL: [u8; 70] = [
+    137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82, 0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0, 31,
+    21, 196, 137, 0, 0, 0, 13, 73, 68, 65, 84, 120, 218, 99, 252, 207, 192, 240, 31, 0, 5, 5, 2, 0, 95, 200,
+    241, 210, 0, 0, 0, 0, 73, 69, 78, 68, 174, 66, 96, 130,
+];
+
 pub(crate) struct Host {
     pub(crate) oracle: Oracle,
     folder: TempDir,

@@ -12,8 +12,8 @@ mod fake;
 mod host;
 mod injections;
 mod interrupts;
+#[path = "../transcript/model.rs"]
+#[expect(dead_code, reason = "shared with the tests of transcripts, which use more of it")]
+mod model;
 mod permissions;
-#[path = "../it/script.rs"]
-#[expect(dead_code, reason = "of what it says, the most is for another protocol")]
-mod script;
 mod sessions;

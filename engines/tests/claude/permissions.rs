@@ -1,10 +1,11 @@
 //! What the CLI may do: rules, and questions to a person.
 
 use roundhouse_engines::claude::Settings;
-use roundhouse_engines::contract::{Answer, Asked, EngineEvent};
+use roundhouse_engines::claude::transcript::Transcripts;
+use roundhouse_engines::contract::{Answer, Asked, ContextMessage, EngineEvent, Native, TurnInput};
 use serde_json::{Value, json};
 
-use crate::host::{Host, Session, answer, permissions};
+use crate::host::{Host, Session, answer, input, permissions, read};
 
 fn asked(events: &[EngineEvent]) -> (String, Asked) {
     match events.last() {
@@ -149,6 +150,50 @@ async fn a_plan_is_revised_until_it_is_approved() {
     session.0.answer(&id, Answer::Allow { input: None }).await;
     let events = session.rest().await;
     assert!(answer(&events).contains("approved"), "{events:?}");
+}
+
+/// The CLI's own mode in the last turn, as its transcript has it.
+fn mode(host: &Host, native: &str) -> String {
+    let native = Native { id: native.to_owned(), cwd: host.path("work") };
+    let transcript = read(Transcripts::new(host.path("config")).path(&native));
+    let entries = transcript.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut modes = entries.filter_map(|entry| entry["permissionMode"].as_str().map(str::to_owned));
+    modes.next_back().expect("a mode")
+}
+
+#[tokio::test]
+async fn a_session_plans_until_a_plan_is_approved_whether_its_process_is_kept_or_not() {
+    let host = Host::new().await;
+    let mut settings = Settings { permission_mode: Some("plan".to_owned()), ..host.settings() };
+    settings.env.insert("ENABLE_TOOL_SEARCH".to_owned(), "false".into());
+    let context = vec![
+        ContextMessage::User { text: "say hi".to_owned(), attachments: vec![] },
+        ContextMessage::Assistant { text: "hi".to_owned(), tool_calls: vec![] },
+    ];
+    let begun = TurnInput { context, ..input("say begun") };
+    for first in [input("say begun"), begun] {
+        let mut session = host.open_with(settings.clone(), None).await;
+        session.0.send(first).await.unwrap();
+        session.rest().await;
+        let native = session.native();
+        assert_eq!(mode(&host, &native), "plan");
+        session.close().await;
+
+        let mut session = host.open_with(settings.clone(), Some(&native)).await;
+        session.send("plan: paint it blue").await;
+        let (id, _) = until_asked(&mut session).await;
+        assert_eq!(mode(&host, &native), "plan");
+        session.0.answer(&id, Answer::Allow { input: None }).await;
+        session.rest().await;
+        session.chat("say approved").await;
+        assert_eq!(mode(&host, &native), "default");
+        session.close().await;
+
+        let mut session = host.open_with(settings.clone(), Some(&native)).await;
+        session.chat("say later").await;
+        assert_eq!(mode(&host, &native), "default");
+        session.close().await;
+    }
 }
 
 #[tokio::test]

@@ -49,8 +49,14 @@ async fn a_failure_is_no_answer() {
     let native = place.session();
     let mut cli = Cli::open(&place, &native, &oracle.base_url());
     let failed = cli.turn("fail 400").await.id;
+    let answered = cli.turn("say fine").await.id;
     cli.close().await;
+    // Nor is the answer to another message.
     assert_eq!(place.transcripts().find(&native, &failed), Ok(Seen::Open(vec![])));
+    let Ok(Seen::Answered(entries)) = place.transcripts().find(&native, &answered) else {
+        panic!("no answer")
+    };
+    assert_eq!(show(&entries), ["says fine"]);
 }
 
 #[tokio::test]

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Session;
+use crate::claude::command::{self, Begins};
 use crate::claude::link::{self, Link};
 use crate::claude::usage::Totals;
-use crate::claude::{Agent, blocking, command, reading};
+use crate::claude::{Agent, blocking, reading};
 use crate::contract::{ContextMessage, EngineError, Native, OpenSession};
 
 impl Session {
-    /// Starts the process; it starts up while nobody waits for it.
+    /// Starts the process of a session that goes on; of another, it is not known yet how it begins.
     pub(in crate::claude) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
         let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let native = Native { id, cwd: spec.cwd.clone() };
@@ -33,14 +34,13 @@ impl Session {
             odd: String::new(),
             ends_by: None,
         };
-        let has_transcript = session.spec.native_session.is_some() && session.has_transcript().await;
-        if session.spec.native_session.is_some() && !has_transcript {
-            return Err(EngineError::ResumeDropped(format!(
-                "there is no transcript of {}",
-                session.native.id
-            )));
+        if session.spec.native_session.is_some() {
+            if !session.has_transcript().await {
+                let reason = format!("there is no transcript of {}", session.native.id);
+                return Err(EngineError::ResumeDropped(reason));
+            }
+            session.start(Begins::Resumed).await?;
         }
-        session.start(has_transcript).await?;
         Ok(session)
     }
 
@@ -49,7 +49,7 @@ impl Session {
         blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
     }
 
-    pub(super) async fn start(&mut self, has_transcript: bool) -> Result<(), EngineError> {
+    pub(super) async fn start(&mut self, begins: Begins) -> Result<(), EngineError> {
         let agent = Arc::clone(&self.agent);
         let mcp = blocking(move || {
             command::write_mcp(&agent.settings).map_err(|error| {
@@ -57,9 +57,9 @@ impl Session {
             })
         })
         .await?;
-        let id = &*self.native.id;
-        let native = if has_transcript { command::Native::Resumed(id) } else { command::Native::New(id) };
-        let link = Link::start(command::spec(&self.agent.settings, &self.spec, native, mcp))?;
+        let (settings, id) = (&self.agent.settings, &self.native.id);
+        let link = Link::start(command::spec(settings, &self.spec, id, begins, mcp))?;
+        let has_transcript = begins != Begins::New;
         let mut initialize = json!({"subtype": "initialize"});
         if !self.agent.settings.instructions.is_empty() {
             // Not as an argument: those have a limit, and are seen by all users of the host.
@@ -81,17 +81,14 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the process, and begins the native session with a conversation.
+    /// Begins the native session with a conversation, and starts the process.
     pub(super) async fn seed(&mut self, context: Vec<ContextMessage>) -> Result<(), EngineError> {
-        if let Some(link) = self.link.take() {
-            link.end(false).await;
-        }
         let (agent, native, model) = (Arc::clone(&self.agent), self.native.clone(), self.spec.model.clone());
         blocking(move || {
             let model = model.as_deref().or(agent.settings.model.as_deref()).unwrap_or_default();
             agent.transcripts.seed(&native, &context, model).map(drop)
         })
         .await?;
-        self.start(true).await
+        self.start(Begins::Seeded).await
     }
 }

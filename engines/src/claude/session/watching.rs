@@ -49,8 +49,9 @@ impl Session {
         if !self.reading.is_ready() {
             return Some(self.heard + STARTUP);
         }
-        // A person may take any time.
-        (!self.reading.is_asking()).then(|| self.heard + self.agent.settings.no_progress)
+        // A person may take any time, and so may a tool.
+        let is_waiting = self.reading.is_asking() || self.reading.has_open_calls();
+        (!is_waiting).then(|| self.heard + self.agent.settings.no_progress)
     }
 
     /// Nothing has happened for too long.

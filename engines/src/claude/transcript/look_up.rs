@@ -25,6 +25,11 @@ pub(super) fn find(entries: &[Entry], message_id: &str) -> Seen {
         if entry.is_interruption() || is_new && turn.is_answered() {
             break;
         }
+        if turn.has_failed && entry.is_prompt() {
+            // What is answered from here on is another message.
+            break;
+        }
+        turn.has_failed = entry.is_failure() || turn.has_failed && message.is_none();
         match message {
             Some(message) => turn.block(entry, &message),
             None if entry.kind == Kind::User => turn.results(entry),
@@ -45,6 +50,8 @@ struct Turn {
     open: HashSet<String>,
     last_id: Option<String>,
     has_ended: bool,
+    /// The provider has failed, and the CLI has given up.
+    has_failed: bool,
     /// Its host was gone while it ran.
     is_orphaned: bool,
 }

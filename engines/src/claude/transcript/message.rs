@@ -44,8 +44,18 @@ impl Entry {
 
     /// The message that the model wrote; `None` where it is not the model's.
     pub(super) fn model_message(&self) -> Option<Message> {
-        let is_candidate = self.kind == Kind::Assistant && !self.line.is("isApiErrorMessage");
+        let is_candidate = self.kind == Kind::Assistant && !self.is_failure();
         is_candidate.then(|| self.message()).filter(|message| message.model().as_deref() != Some(MADE_UP))
+    }
+
+    /// Whether the CLI has noted here that the provider has failed.
+    pub(super) fn is_failure(&self) -> bool {
+        self.line.is("isApiErrorMessage")
+    }
+
+    /// Whether it is something that the model was asked, and no result of a tool.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.kind == Kind::User && self.results().is_empty()
     }
 
     /// The results of tools that it carries.
