@@ -50,7 +50,7 @@ async fn the_native_session_goes_on_from_its_copy(db: &Database) {
     // The old one is to be deleted at once, the copy not any more.
     let doomed = db.texts("SELECT native_session_id FROM doomed_natives").await;
     assert_eq!(doomed, ["n1"]);
-    assert_eq!(db.store.take_doomed("here", 10, 1000).await.unwrap().len(), 1);
+    assert_eq!(db.store.take_doomed("here", EngineKind::ClaudeCli, 10, 1000).await.unwrap().len(), 1);
     // And again, from the copy; an anchor that the next copy does not have is none.
     trim_native(db, session, "a1", "@a1+", &[]).await;
     assert_eq!(anchors(&db.store, session).await, [None]);
