@@ -35,11 +35,17 @@ impl Store {
     }
 
     /// Stores a message that the engine's conversation got without any message of ours asking for it. It answers nothing,
-    /// and stands in the ledger as a turn of its own.
+    /// and stands in the ledger as a turn of its own. The model had it before the messages of the turn that runs, where
+    /// those are still `ahead`.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was stored.
-    pub async fn autonomous(&self, lease: &Lease, written: &WrittenMessage) -> Result<Message, StoreError> {
+    pub async fn autonomous(
+        &self,
+        lease: &Lease,
+        written: &WrittenMessage,
+        ahead: bool,
+    ) -> Result<Message, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
         let turn = TurnId::generate();
         let message = NewMessage {
@@ -60,6 +66,11 @@ impl Store {
         let model = written.model.as_deref();
         let (worker, token) = (lease.worker.0, lease.token.0);
         tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
+        if let Some(running) = row.active_turn.filter(|_| ahead) {
+            let sql = "UPDATE messages SET consumed_seq = $3 WHERE session_id = $1 AND turn_id = $2 AND role = 'user' \
+                       AND consumed_seq IS NOT NULL";
+            tx.run(sql, values![row.id.0, running.0, row.next_seq()]).await?;
+        }
         count_call(&mut tx, &row, turn, written.usage).await?;
         count_messages(&mut tx, &row, 1).await?;
         tx.commit().await?;

@@ -1,7 +1,9 @@
 //! Cuts of sessions whose engine keeps conversations of its own.
 
+use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId};
-use roundhouse_shared::store::{Store, WorkEnd};
+use roundhouse_shared::problem::Problem;
+use roundhouse_shared::store::{Store, TurnEnd, TurnOutcome, WorkEnd, WrittenMessage};
 
 use crate::cuts::worked;
 use crate::support::*;
@@ -9,6 +11,8 @@ use crate::support::*;
 on_both_databases![
     the_native_session_goes_on_from_its_copy,
     what_was_left_unanswered_goes_along_with_the_next_message,
+    what_had_its_end_before_the_cut_is_not_sent_again,
+    what_the_model_had_not_seen_when_it_said_the_last_that_is_kept_is_sent_again,
     a_cut_within_a_turn_is_made_at_the_last_that_is_kept,
     without_an_anchor_the_next_turn_is_given_the_messages,
     an_anchor_in_another_native_session_is_none,
@@ -70,6 +74,55 @@ async fn what_was_left_unanswered_goes_along_with_the_next_message(db: &Database
     let copied = cut(&db.store, session, Cut::Fork(asked)).await;
     assert_eq!(copied.context_source, ContextSource::Replay);
     assert_eq!(db.texts(unsent).await, ["q2", "q2"]);
+}
+
+async fn what_had_its_end_before_the_cut_is_not_sent_again(db: &Database) {
+    let store = &db.store;
+    let session = native(db, 1).await;
+    let problem = Problem::new(Code::EngineFailed);
+    for (text, outcome) in [("q2", TurnOutcome::Cancelled), ("q3", TurnOutcome::Failed(problem))] {
+        admit(store, session, text).await;
+        let (lease, mail) = begin(store, session).await;
+        let end = TurnEnd { outcome, messages: Vec::new(), ..answered(mail.turn, "") };
+        store.finish(&lease, end).await.unwrap();
+    }
+    let unsent = "SELECT content FROM messages WHERE unsent";
+
+    // Nothing is deleted, and nothing left out.
+    trim_native(db, session, "q3", "@a1", &["@a1"]).await;
+    assert!(db.texts(unsent).await.is_empty());
+    let (forked, at) = (SessionId::generate(), id_of(store, session, "q3").await);
+    let job = admit_cut(store, session, Cut::Fork(Fork { into: forked, ..fork_at(at) })).await;
+    let (lease, _) = begin_cut(store, session).await;
+    store.finish_work(&lease, job, &ready()).await.unwrap();
+    assert!(db.texts(unsent).await.is_empty());
+
+    // What is answered after it is another message's.
+    turn(store, session, "q4", "a4").await;
+    self::anchor(db).await;
+    for (at, sent) in [("q4", &["q4"][..]), ("q3", &[])] {
+        let id = id_of(store, session, at).await;
+        let asked = Fork { into: SessionId::generate(), ..fork_at(id) };
+        let job = admit_cut(store, session, Cut::Fork(asked)).await;
+        let (lease, _) = begin_cut(store, session).await;
+        store.finish_work(&lease, job, &ready()).await.unwrap();
+        assert_eq!(db.texts(unsent).await, sent, "{at}");
+        db.execute("UPDATE messages SET unsent = (1 = 0)").await;
+    }
+}
+
+async fn what_the_model_had_not_seen_when_it_said_the_last_that_is_kept_is_sent_again(db: &Database) {
+    let store = &db.store;
+    let session = native(db, 1).await;
+    admit(store, session, "q2").await;
+    let (lease, mail) = begin(store, session).await;
+    let by_itself = WrittenMessage { content: "by itself".to_owned(), ..WrittenMessage::default() };
+    store.autonomous(&lease, &by_itself, true).await.unwrap();
+    store.finish(&lease, answered(mail.turn, "a2")).await.unwrap();
+    self::anchor(db).await;
+    trim_native(db, session, "by itself", "@by itself", &["@a1", "@by itself"]).await;
+    assert_eq!(contents(store, session).await, ["q1", "a1", "q2", "by itself"]);
+    assert_eq!(db.texts("SELECT content FROM messages WHERE unsent").await, ["q2"]);
 }
 
 /// A message goes along with the next one where the copy ends before it, wherever it is displayed.
