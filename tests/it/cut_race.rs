@@ -108,7 +108,7 @@ async fn a_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
 on!(a_cut_that_was_admitted_without_a_worker_waits_for_one: Distributed);
 async fn a_cut_that_was_admitted_without_a_worker_waits_for_one(kind: Kind) {
     for (on_busy, becomes) in [("inject", "inject"), ("interrupt", "chat")] {
-        a_cut_waits_for_a_worker(kind, on_busy, becomes).await;
+        Box::pin(a_cut_waits_for_a_worker(kind, on_busy, becomes)).await;
     }
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn closed(
 fn answered(ended: &Ended, turn: Option<TurnId>) -> Vec<(Scope, EventKind)> {
     let scope = Scope { job: Some(ended.job), turn, ..Scope::default() };
     let cancelled = || (scope, EventKind::JobCancelled { kind: ended.kind });
-    let response = |result: &Box<ChatResult>| (scope, EventKind::ChatResponse(result.clone()));
+    let response = |result: &ChatResult| (scope, EventKind::ChatResponse(Box::new(result.clone())));
     match &ended.outcome {
         Outcome::Answered(result) if result.cancelled => vec![cancelled(), response(result)],
         Outcome::Answered(result) => vec![response(result)],

@@ -6,7 +6,7 @@ use roundhouse_shared::domain::{
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
-    Admission, Begin, CutAdmission, Idempotency, Needs, Outcome, Store, StoreError, WorkEnd,
+    Admission, Begin, CutAdmission, Idempotency, Outcome, Store, StoreError, WorkEnd,
 };
 
 use crate::support::*;
@@ -25,7 +25,6 @@ on_both_databases![
     a_key_belongs_to_one_request,
     a_cut_ends_once,
     mail_after_a_cut_is_rung_for,
-    a_cut_needs_an_engine_only_where_it_copies_a_conversation,
 ];
 
 fn trim(at: MessageId) -> Cut {
@@ -286,41 +285,4 @@ async fn mail_after_a_cut_is_rung_for(store: &Store) {
     // Should that ring be lost, the sweeper finds it.
     let swept = store.sweep(0, 10).await.unwrap();
     assert_eq!(swept.iter().map(|job| job.job).collect::<Vec<_>>(), [late]);
-}
-
-async fn a_cut_needs_an_engine_only_where_it_copies_a_conversation(db: &Database) {
-    let store = &db.store;
-    let session = native(db, 2).await;
-    let (first, reply) = (id_of(store, session, "q1").await, id_of(store, session, "a1").await);
-    let without = async |needed: Option<Needs<'static>>| {
-        let has = |needs: Needs<'_>| Some(needs) == needed;
-        store.begin(session, WorkerId::generate(), LONG_MS, has).await.unwrap()
-    };
-    let copies = Some(Needs::Engine(EngineKind::ClaudeCli));
-    for (cut, needs) in [
-        (Cut::Fork(whole()), copies),
-        (trim(reply), copies),
-        // Before the first word of the model, and where there is nothing to copy.
-        (Cut::Fork(fork_at(first)), None),
-        (trim(first), None),
-        (Cut::Reset, None),
-    ] {
-        let engine = store.cut_needs(session, &cut).await.unwrap();
-        assert_eq!(engine.map(Needs::Engine), needs, "{cut:?}");
-        let id = admit_cut(store, session, cut).await;
-        if needs.is_some() {
-            // Not the agent, whatever that is now.
-            let begun = without(Some(Needs::Agent("helper"))).await;
-            assert!(matches!(begun, Begin::NotHere), "{begun:?}");
-        }
-        let begun = without(needs).await;
-        let Begin::Maintenance(lease, _) = begun else { panic!("{begun:?}") };
-        let end = WorkEnd::Failed(Problem::new(Code::ClaudeForkFailed));
-        store.finish_work(&lease, id, &end).await.unwrap();
-    }
-    admit(store, session, "next").await;
-    let begun = without(copies).await;
-    assert!(matches!(begun, Begin::NotHere), "a turn needs its agent: {begun:?}");
-    let error = store.cut_needs(SessionId::generate(), &Cut::Reset).await.unwrap_err();
-    assert!(matches!(error, StoreError::SessionNotFound), "{error:?}");
 }

@@ -1,9 +1,11 @@
 //! Cuts of sessions whose engine keeps conversations of its own.
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId};
+use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId, WorkerId};
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{Store, TurnEnd, TurnOutcome, WorkEnd, WrittenMessage};
+use roundhouse_shared::store::{
+    Begin, Needs, Store, StoreError, TurnEnd, TurnOutcome, WorkEnd, WrittenMessage,
+};
 
 use crate::cuts::worked;
 use crate::support::*;
@@ -17,6 +19,7 @@ on_both_databases![
     without_an_anchor_the_next_turn_is_given_the_messages,
     an_anchor_in_another_native_session_is_none,
     a_native_session_begins_anew_where_nothing_is_left,
+    a_cut_needs_an_engine_only_where_it_copies_a_conversation,
 ];
 
 fn trim(at: MessageId) -> Cut {
@@ -179,4 +182,41 @@ async fn a_native_session_begins_anew_where_nothing_is_left(db: &Database) {
         assert_eq!(db.number("SELECT count(*) FROM messages WHERE unsent OR consumed_seq > 0").await, 0);
         assert_eq!(db.texts("SELECT native_session_id FROM doomed_natives").await, ["n1"]);
     }
+}
+
+async fn a_cut_needs_an_engine_only_where_it_copies_a_conversation(db: &Database) {
+    let store = &db.store;
+    let session = native(db, 2).await;
+    let (first, reply) = (id_of(store, session, "q1").await, id_of(store, session, "a1").await);
+    let without = async |needed: Option<Needs<'static>>| {
+        let has = |needs: Needs<'_>| Some(needs) == needed;
+        store.begin(session, WorkerId::generate(), LONG_MS, has).await.unwrap()
+    };
+    let copies = Some(Needs::Engine(EngineKind::ClaudeCli));
+    for (cut, needs) in [
+        (Cut::Fork(whole()), copies),
+        (trim(reply), copies),
+        // Before the first word of the model, and where there is nothing to copy.
+        (Cut::Fork(fork_at(first)), None),
+        (trim(first), None),
+        (Cut::Reset, None),
+    ] {
+        let engine = store.cut_needs(session, &cut).await.unwrap();
+        assert_eq!(engine.map(Needs::Engine), needs, "{cut:?}");
+        let id = admit_cut(store, session, cut).await;
+        if needs.is_some() {
+            // Not the agent, whatever that is now.
+            let begun = without(Some(Needs::Agent("helper"))).await;
+            assert!(matches!(begun, Begin::NotHere), "{begun:?}");
+        }
+        let begun = without(needs).await;
+        let Begin::Maintenance(lease, _) = begun else { panic!("{begun:?}") };
+        let end = WorkEnd::Failed(Problem::new(Code::ClaudeForkFailed));
+        store.finish_work(&lease, id, &end).await.unwrap();
+    }
+    admit(store, session, "next").await;
+    let begun = without(copies).await;
+    assert!(matches!(begun, Begin::NotHere), "a turn needs its agent: {begun:?}");
+    let error = store.cut_needs(SessionId::generate(), &Cut::Reset).await.unwrap_err();
+    assert!(matches!(error, StoreError::SessionNotFound), "{error:?}");
 }
