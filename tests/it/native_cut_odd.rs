@@ -88,6 +88,35 @@ async fn what_cannot_be_deleted_is_no_clients_business(kind: Kind) {
     deployment.end().await;
 }
 
+on!(a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before: Embedded);
+async fn a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let client = deployment.client();
+    let session = client.session_with(AGENT).await;
+    client.says(AGENT, &session, "background 1 then say behind").await;
+    // Two model calls of ours; the third is made once the command has ended. It is read with the next turn.
+    until("the turn that nobody asked for", async || {
+        let ended = deployment.oracle.requests().iter().filter(|made| !made.in_flight()).count();
+        (ended == 3).then_some(())
+    })
+    .await;
+    client.says(AGENT, &session, "X = 9").await;
+    let messages = client.items(&format!("/sessions/{session}/messages")).await;
+    let by_itself = messages.iter().position(|message| message["origin"] == "autonomous").unwrap();
+    assert_eq!(messages[by_itself - 1]["content"], "X = 9", "it is displayed behind it: {messages:?}");
+    let at = messages[by_itself]["id"].as_i64().unwrap();
+
+    let fork = client.fork_natively(&session, at).await;
+    client.trim_natively(&session, at).await;
+
+    for cut in [fork, session] {
+        let says = client.says(AGENT, &cut, "what is x").await;
+        assert_eq!(says.lines().last(), Some("X = 9"), "{:?}", deployment.told_last());
+        assert_eq!(deployment.told_last().last().unwrap(), "X = 9\n\nwhat is x");
+    }
+    deployment.end().await;
+}
+
 on!(a_session_keeps_its_engine_whatever_its_agent_is_now: Embedded);
 async fn a_session_keeps_its_engine_whatever_its_agent_is_now(kind: Kind) {
     let options = Options { lease: "4s", ..Engine::Claude.options() };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Deployment, Engine, Gate, Kind, native_of, on, text, until};
+use crate::support::{Deployment, Engine, Gate, Kind, native_of, on, text};
 
 const AGENT: &str = "claude-asking";
 const INTERRUPTED: &str = "tool: (interrupted: the turn was ended while this ran)";
@@ -49,36 +49,6 @@ async fn a_cut_in_a_tool_turn_is_what_claude_is_shown(kind: Kind) {
     other.trim_natively(&source, messages[call]["id"].as_i64().unwrap()).await;
     assert_eq!(client.counts(&source).await[call..], [all[call].as_str(), INTERRUPTED]);
     assert_eq!(deployment.recalls(client, AGENT, &source).await, "X = 1");
-    deployment.end().await;
-}
-
-on!(a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before: Embedded);
-async fn a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before(kind: Kind) {
-    let deployment = Deployment::of(kind, Engine::Claude).await;
-    let client = deployment.client();
-    let agent = "claude";
-    let session = client.session_with(agent).await;
-    client.says(agent, &session, "background 1 then say behind").await;
-    // Two model calls of ours; the third is made once the command has ended. It is read with the next turn.
-    until("the turn that nobody asked for", async || {
-        let ended = deployment.oracle.requests().iter().filter(|made| !made.in_flight()).count();
-        (ended == 3).then_some(())
-    })
-    .await;
-    client.says(agent, &session, "X = 9").await;
-    let messages = client.items(&format!("/sessions/{session}/messages")).await;
-    let by_itself = messages.iter().position(|message| message["origin"] == "autonomous").unwrap();
-    assert_eq!(messages[by_itself - 1]["content"], "X = 9", "it is displayed behind it: {messages:?}");
-    let at = messages[by_itself]["id"].as_i64().unwrap();
-
-    let fork = client.fork_natively(&session, at).await;
-    client.trim_natively(&session, at).await;
-
-    for cut in [fork, session] {
-        let says = client.says(agent, &cut, "what is x").await;
-        assert_eq!(says.lines().last(), Some("X = 9"), "{:?}", deployment.told_last());
-        assert_eq!(deployment.told_last().last().unwrap(), "X = 9\n\nwhat is x");
-    }
     deployment.end().await;
 }
 
