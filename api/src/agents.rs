@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{Agent, AgentStatus, Worker};
+use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, Worker};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{Store, StoreError};
 
@@ -77,6 +77,22 @@ impl Directory {
     }
 }
 
+/// Finds a live worker, with an engine of this kind where one is needed.
+pub(crate) async fn find_worker(store: &Store, needs: Option<EngineKind>) -> Result<(), ApiProblem> {
+    let is_able = |worker: &Worker| {
+        let mut here = worker.agents.iter().filter(|status| status.available);
+        needs.is_none_or(|kind| here.any(|status| status.agent.engine == kind))
+    };
+    if store.workers().await?.iter().any(is_able) {
+        return Ok(());
+    }
+    let detail = match needs {
+        Some(kind) => format!("no live worker has {kind}"),
+        None => "there is no live worker".to_owned(),
+    };
+    Err(Problem::with_detail(Code::EngineUnavailable, detail).into())
+}
+
 fn find(agents: &[AgentStatus], name: &str) -> Option<AgentStatus> {
     agents.iter().find(|status| status.agent.name == name).cloned()
 }
@@ -110,7 +126,7 @@ fn merge(configured: &[Agent], workers: &[Worker]) -> Vec<AgentStatus> {
 
 #[cfg(test)]
 mod tests {
-    use roundhouse_shared::domain::{EngineKind, WorkerId};
+    use roundhouse_shared::domain::WorkerId;
 
     use super::*;
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{Cut, CutResult, JobId, SessionId};
 use roundhouse_shared::problem::Problem;
-use roundhouse_shared::store::{CutAdmission, Idempotency, Outcome, StoreError};
+use roundhouse_shared::store::{CutAdmission, Idempotency, Outcome};
 
+use crate::agents::find_worker;
 use crate::app::Shared;
 use crate::problem::ApiProblem;
 
@@ -26,8 +27,8 @@ pub(crate) async fn carry_out(
     cut: Cut,
     idempotency: Option<Idempotency>,
 ) -> Result<Carried, ApiProblem> {
-    let agent = app.store.session(session).await?.ok_or(StoreError::SessionNotFound)?.agent;
-    app.agents.available(&app.store, &agent).await?;
+    let needs = app.store.cut_needs(session, &cut).await?;
+    find_worker(&app.store, needs).await?;
     let admission = CutAdmission { job: JobId::generate(), session, cut, idempotency };
     // Registered before it exists: its end cannot be missed.
     let mut waiting = app.waiter.register(admission.job);

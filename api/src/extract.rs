@@ -11,7 +11,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::problem::{FieldProblem, Problem};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 
 use crate::problem::ApiProblem;
@@ -137,6 +137,11 @@ fn is_json(kind: &str) -> bool {
 
 /// Reads a body; the error names the field.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // The reader takes an array for an object whose fields have no names.
+    let is_object = body.trim_ascii_start().starts_with(b"{");
+    if !is_object && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        return Err(Problem::field("body", "must be an object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();

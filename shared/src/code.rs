@@ -67,7 +67,7 @@ codes! {
     SessionBusy = "SESSION_BUSY", 409, "The session is busy",
         "It runs or has unanswered mail. Nothing was changed; try again when it is idle.";
     NoForkAnchor = "NO_FORK_ANCHOR", 409, "No point to fork at",
-        "The engine has no anchor at or before this message, and one was required. Nothing was created.";
+        "The last message of the model up to this one has no anchor of the engine's, and one was required. Nothing was created.";
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT", 409, "The idempotency key was used for another request",
         "The same `Idempotency-Key` came with another body or path before. Nothing was stored.";
     InteractionResolved = "INTERACTION_RESOLVED", 409, "The interaction is already answered",

@@ -46,6 +46,32 @@ async fn five_and_one_and_five_are_eleven_over_lost_and_stopped_workers(kind: Ki
     deployment.end().await;
 }
 
+on!(claude_code_has_no_memory_beside_the_conversation: Embedded);
+async fn claude_code_has_no_memory_beside_the_conversation(kind: Kind) {
+    const SECRET: &str = "the codeword is swordfish";
+    let deployment = Deployment::with(kind, options()).await;
+    let client = deployment.client();
+    let session = client.session_with("claude").await;
+    told(client, &session, "X = 5").await;
+    // Where the CLI would keep notes that outlast a conversation, and where it would look for them.
+    let transcript = deployment.transcript(&deployment.native_of(&session).await);
+    let memory = transcript.parent().unwrap().join("memory");
+    fs::create_dir_all(&memory).unwrap();
+    fs::write(memory.join("MEMORY.md"), format!("- [codeword](codeword.md) {SECRET}\n")).unwrap();
+    let forked = client.fork(&session, &json!({})).await.json();
+
+    assert_eq!(client.reset(&session).await.status, 200);
+
+    assert_eq!(told(client, &session, "what is x").await.0, "I don't know X");
+    assert_eq!(told(client, &text(&forked["sessionId"]), "what is x").await.0, "X = 5");
+    for request in deployment.oracle.requests() {
+        let body = String::from_utf8_lossy(&request.body);
+        assert!(!body.contains(SECRET), "it is shown what was forgotten: {body}");
+        assert!(!body.contains("MEMORY.md"), "it is told of a memory: {body}");
+    }
+    deployment.end().await;
+}
+
 on!(a_conversation_without_its_transcript_begins_anew_with_the_messages: Embedded, Distributed);
 async fn a_conversation_without_its_transcript_begins_anew_with_the_messages(kind: Kind) {
     // No process is kept, which would know better.
@@ -110,31 +136,5 @@ async fn what_is_answered_while_no_worker_is_there_each_caller_is_told_his_own(k
     let said = client.messages(&session).await;
     assert_eq!(said.len(), 6, "{said:?}");
     assert_eq!(told(client, &session, "what is x").await, native("X = 9"));
-    deployment.end().await;
-}
-
-on!(claude_code_has_no_memory_beside_the_conversation: Embedded);
-async fn claude_code_has_no_memory_beside_the_conversation(kind: Kind) {
-    const SECRET: &str = "the codeword is swordfish";
-    let deployment = Deployment::with(kind, options()).await;
-    let client = deployment.client();
-    let session = client.session_with("claude").await;
-    told(client, &session, "X = 5").await;
-    // Where the CLI would keep notes that outlast a conversation, and where it would look for them.
-    let transcript = deployment.transcript(&deployment.native_of(&session).await);
-    let memory = transcript.parent().unwrap().join("memory");
-    fs::create_dir_all(&memory).unwrap();
-    fs::write(memory.join("MEMORY.md"), format!("- [codeword](codeword.md) {SECRET}\n")).unwrap();
-    let forked = client.fork(&session, &json!({})).await.json();
-
-    assert_eq!(client.reset(&session).await.status, 200);
-
-    assert_eq!(told(client, &session, "what is x").await.0, "I don't know X");
-    assert_eq!(told(client, &text(&forked["sessionId"]), "what is x").await.0, "X = 5");
-    for request in deployment.oracle.requests() {
-        let body = String::from_utf8_lossy(&request.body);
-        assert!(!body.contains(SECRET), "it is shown what was forgotten: {body}");
-        assert!(!body.contains("MEMORY.md"), "it is told of a memory: {body}");
-    }
     deployment.end().await;
 }

@@ -107,6 +107,13 @@ async fn a_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
 
 on!(a_cut_that_was_admitted_without_a_worker_waits_for_one: Distributed);
 async fn a_cut_that_was_admitted_without_a_worker_waits_for_one(kind: Kind) {
+    for (on_busy, becomes) in [("inject", "inject"), ("interrupt", "chat")] {
+        Box::pin(a_cut_waits_for_a_worker(kind, on_busy, becomes)).await;
+    }
+}
+
+/// And a message waits for the cut, whatever it would do to a turn.
+async fn a_cut_waits_for_a_worker(kind: Kind, on_busy: &str, becomes: &str) {
     let options = Options { workers: 1, lease: "10s", ..Options::default() };
     let mut deployment = Deployment::with(kind, options).await;
     let (session, at) = at_eleven(deployment.client()).await;
@@ -121,11 +128,14 @@ async fn a_cut_that_was_admitted_without_a_worker_waits_for_one(kind: Kind) {
                 (!jobs.is_empty()).then_some(())
             })
             .await;
-            client.chat_async(Some(&session), "what is x").await
+            let body = json!({ "message": "what is x", "sessionId": session, "onBusy": on_busy });
+            let request = client.request("POST", "/agents/oracle/chat").header("prefer", "respond-async");
+            client.send(request.json(&body)).await.json()
         },
         async {
             until("a message that waits behind it", async || {
-                let jobs = client.items(&format!("/jobs?kind=inject&sessionId={session}")).await;
+                let jobs =
+                    client.items(&format!("/jobs?kind={becomes}&state=pending&sessionId={session}")).await;
                 (!jobs.is_empty()).then_some(())
             })
             .await;
@@ -134,7 +144,8 @@ async fn a_cut_that_was_admitted_without_a_worker_waits_for_one(kind: Kind) {
     );
     assert_eq!(trimmed.json()["deleted"], 2, "{}", trimmed.body);
     let late = deployment.other().ended(&text(&late["jobId"])).await;
-    assert_eq!((&late["result"]["content"], &late["result"]["injected"]), (&json!("X = 6"), &json!(true)));
+    let injected = json!(becomes == "inject");
+    assert_eq!((&late["result"]["content"], &late["result"]["injected"]), (&json!("X = 6"), &injected));
     let expected = ["user: X = 6", "assistant: X = 6", "user: what is x", "assistant: X = 6"];
     assert_eq!(deployment.client().messages(&session).await, expected);
     deployment.end().await;

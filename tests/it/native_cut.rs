@@ -115,6 +115,23 @@ async fn what_nobody_has_answered_is_no_memory(kind: Kind) {
     deployment.end().await;
 }
 
+on!(what_has_failed_before_a_cut_is_not_done_after_it: Embedded);
+async fn what_has_failed_before_a_cut_is_not_done_after_it(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let client = deployment.client();
+    let session = client.session_with(AGENT).await;
+    client.says(AGENT, &session, "X = 4").await;
+    let failed = client.chat_with(AGENT, Some(&session), "fail 400").await;
+    assert_eq!(failed.code(), "502 ENGINE_FAILED");
+    let at = client.id_of(&session, "fail 400").await;
+
+    let fork = client.fork_natively(&session, at).await;
+    assert_eq!(client.says(AGENT, &fork, "what is x").await, "X = 4");
+    assert_eq!(client.trim_natively(&session, at).await["deleted"], 0);
+    assert_eq!(client.says(AGENT, &session, "what is x").await, "X = 4");
+    deployment.end().await;
+}
+
 on!(a_single_message_is_displayed_no_more_and_remembered: Embedded);
 async fn a_single_message_is_displayed_no_more_and_remembered(kind: Kind) {
     let deployment = Deployment::of(kind, Engine::Claude).await;

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::{Deployment, Engine, Kind, native_of, on, text};
+use crate::support::{Client, Deployment, Engine, Kind, Options, native_of, on, text, until};
 
 const AGENT: &str = "claude";
 
@@ -88,9 +88,39 @@ async fn what_cannot_be_deleted_is_no_clients_business(kind: Kind) {
     deployment.end().await;
 }
 
+on!(a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before: Embedded);
+async fn a_cut_at_what_claude_said_by_itself_tells_it_what_is_displayed_before(kind: Kind) {
+    let deployment = Deployment::of(kind, Engine::Claude).await;
+    let client = deployment.client();
+    let session = client.session_with(AGENT).await;
+    client.says(AGENT, &session, "background 1 then say behind").await;
+    // Two model calls of ours; the third is made once the command has ended. It is read with the next turn.
+    until("the turn that nobody asked for", async || {
+        let ended = deployment.oracle.requests().iter().filter(|made| !made.in_flight()).count();
+        (ended == 3).then_some(())
+    })
+    .await;
+    client.says(AGENT, &session, "X = 9").await;
+    let messages = client.items(&format!("/sessions/{session}/messages")).await;
+    let by_itself = messages.iter().position(|message| message["origin"] == "autonomous").unwrap();
+    assert_eq!(messages[by_itself - 1]["content"], "X = 9", "it is displayed behind it: {messages:?}");
+    let at = messages[by_itself]["id"].as_i64().unwrap();
+
+    let fork = client.fork_natively(&session, at).await;
+    client.trim_natively(&session, at).await;
+
+    for cut in [fork, session] {
+        let says = client.says(AGENT, &cut, "what is x").await;
+        assert_eq!(says.lines().last(), Some("X = 9"), "{:?}", deployment.told_last());
+        assert_eq!(deployment.told_last().last().unwrap(), "X = 9\n\nwhat is x");
+    }
+    deployment.end().await;
+}
+
 on!(a_session_keeps_its_engine_whatever_its_agent_is_now: Embedded);
 async fn a_session_keeps_its_engine_whatever_its_agent_is_now(kind: Kind) {
-    let mut deployment = Deployment::of(kind, Engine::Claude).await;
+    let options = Options { lease: "4s", ..Engine::Claude.options() };
+    let mut deployment = Deployment::with(kind, options).await;
     let session = deployment.client().counted_to_eleven(AGENT).await;
     let native = native_of(deployment.client(), &session).await;
     let was = deployment.configuration();
@@ -104,19 +134,53 @@ async fn a_session_keeps_its_engine_whatever_its_agent_is_now(kind: Kind) {
     let chat = client.chat_with(AGENT, Some(&session), "what is x").await;
     assert_eq!(chat.code(), "503 ENGINE_UNAVAILABLE", "it is no session of the agent's new engine");
 
-    // Nobody has it.
+    // The agent has another name now.
+    deployment.reconfigure(&was.replace("[agents.claude]", "[agents.renamed]")).await;
+    let client = deployment.client();
+    only_one_worker(client).await;
+    let chat = client.chat_with(AGENT, Some(&session), "what is x").await;
+    assert_eq!(chat.code(), "404 AGENT_NOT_FOUND");
+    let [second, third] =
+        [client.fork_natively(&session, at).await, client.fork_natively(&session, at).await];
+    client.trim_natively(&second, client.said(&second, "X = 5").await).await;
+
+    // Nobody has it: what copies no conversation can still be done.
     deployment.reconfigure(&with_another_engine(&was, |_| true)).await;
     let client = deployment.client();
+    only_one_worker(client).await;
     assert_eq!(client.trim(&session, at).await.code(), "503 ENGINE_UNAVAILABLE");
     assert_eq!(client.fork(&session, &json!({})).await.code(), "503 ENGINE_UNAVAILABLE");
+    let left = [native_of(client, &second).await, native_of(client, &third).await];
+    let trimmed = client.trim(&second, client.id_of(&second, "X = 5").await).await;
+    assert_eq!(
+        (trimmed.status, &trimmed.json()["contextSource"]),
+        (200, &json!("empty")),
+        "{}",
+        trimmed.body
+    );
+    let reset = client.reset(&third).await;
+    assert_eq!((reset.status, &reset.json()["deleted"]), (200, &json!(4)), "{}", reset.body);
+    // No try is spent on what only its engine can delete.
+    deployment.sql("UPDATE doomed_natives SET attempt = 9, due_ms = 0").await;
 
     deployment.reconfigure(&was).await;
     let client = deployment.client();
+    for native in left {
+        deployment.forgotten(&native).await;
+    }
     assert_eq!(native_of(client, &session).await, native);
     assert_eq!(deployment.recalls(client, AGENT, &fork).await, "X = 6");
     let answer = client.says(AGENT, &session, "what is x").await;
     assert_eq!(answer.lines().last(), Some("X = 11"));
     deployment.end().await;
+}
+
+/// Waits until a worker that was stopped counts as gone: until then, others may hope that it is replaced by one like it.
+async fn only_one_worker(client: &Client) {
+    until("the worker before to be forgotten", async || {
+        (client.items("/workers").await.len() == 1).then_some(())
+    })
+    .await;
 }
 
 /// A configuration in which another engine runs these agents of Claude Code's.

@@ -1,5 +1,7 @@
 //! Cuts of Claude Code's sessions, and processes: those that have a conversation open, and those that die over it.
 
+use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -72,6 +74,8 @@ async fn a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does
     let asleep = sleeping();
     assert_eq!(asleep.len(), 1, "it runs in the background");
     let at = answer["messageId"].as_i64().unwrap();
+    let temporary = deployment.claude_dir().join("tmp");
+    assert!(deployment.files_of(&native).iter().any(|file| file.starts_with(&temporary)));
 
     client.fork_natively(&session, at).await;
     let transcript = deployment.transcript(&native);
@@ -86,6 +90,8 @@ async fn a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does
     client.trim_natively(&session, at).await;
     assert!(processes_of(&native).is_empty(), "a process has open what was cut");
     until("what it had started to be ended", async || sleeping().is_empty().then_some(())).await;
+    // With all that it has written, also what its commands said in the background.
+    deployment.forgotten(&native).await;
     deployment.end().await;
 }
 
@@ -98,24 +104,39 @@ async fn at_eleven(client: &Client) -> (String, i64) {
     (session, at)
 }
 
+/// Copies that are announced, and that no commit has used: they come due later than anything else on that list.
+const ANNOUNCED: &str = "doomed_natives WHERE due_ms > 1000 * (extract(epoch FROM clock_timestamp()) + 300)";
+
+/// Makes a transcript so large that it is not copied in a moment, with lines that mean nothing.
+fn make_large(transcript: &Path) {
+    let line = format!("{{\"type\":\"nothing\",\"text\":\"{}\"}}\n", "word ".repeat(200));
+    let mut file = std::fs::OpenOptions::new().append(true).open(transcript).unwrap();
+    file.write_all(line.repeat(10_000).as_bytes()).unwrap();
+}
+
 on!(a_native_cut_outlives_the_workers_that_die_over_it: Distributed);
 async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
     let options = Options { workers: 1, lease: "4s", ..Engine::Claude.options() };
     let mut deployment = Deployment::with(kind, options).await;
     let client = deployment.client().clone();
-    let sessions = join_all((0..3).map(|_| at_eleven(&client))).await;
-    for round in 0..5_u64 {
+    let sessions = join_all((0..2).map(|_| at_eleven(&client))).await;
+    let mut in_vain = 0;
+    for round in 0..3_u64 {
+        for (session, _) in &sessions {
+            make_large(&deployment.transcript(&native_of(&client, session).await));
+        }
         let killed = deployment.workers.len() - 1;
         let (trimmed, ()) =
             tokio::join!(join_all(sessions.iter().map(|(session, at)| client.trim(session, *at))), async {
-                until("a trim to be admitted", async || {
-                    let jobs = deployment.other().items("/jobs?kind=trim&state=claimed").await;
-                    let ended = deployment.other().items("/jobs?kind=trim").await.len() as u64;
-                    (!jobs.is_empty() || (round + 1) * 3 <= ended).then_some(())
+                until("a copy to be announced", async || {
+                    let ended =
+                        deployment.other().items("/jobs?kind=trim&state=succeeded").await.len() as u64;
+                    let is_announced = in_vain < deployment.count(ANNOUNCED).await;
+                    (is_announced || 2 * (round + 1) <= ended).then_some(())
                 })
                 .await;
-                // Somewhere on the way: in the middle of a copy, between copies and rows, or after.
-                tokio::time::sleep(Duration::from_millis(round * round * 5)).await;
+                // Somewhere on the way: before a copy, or in its middle.
+                tokio::time::sleep(Duration::from_millis(round * 50)).await;
                 deployment.workers[killed].kill().await;
                 deployment.add_worker();
             });
@@ -127,9 +148,11 @@ async fn a_native_cut_outlives_the_workers_that_die_over_it(kind: Kind) {
             assert!(deployment.transcript(&native).is_file());
             assert_eq!(deployment.recalls(&client, AGENT, session).await, "X = 6", "round {round}");
         }
+        in_vain = deployment.count(ANNOUNCED).await;
     }
     // What was copied in vain is on the list, and goes when its time has come.
-    note(&format!("copied in vain: {}", deployment.count("doomed_natives").await));
+    note(&format!("copied in vain: {in_vain}"));
+    assert!(0 < in_vain, "no worker died over a copy");
     deployment.sql("UPDATE doomed_natives SET due_ms = 0").await;
     until("all copies to be used or gone", async || {
         (deployment.count("doomed_natives").await == 0).then_some(())

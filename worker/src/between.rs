@@ -1,12 +1,13 @@
 //! Between two turns: what an engine that is kept warm does by itself is heard, stored and told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use roundhouse_engines::contract::{EngineEvent, EngineSession};
 use roundhouse_shared::bus::Numbering;
 use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{EventKind, Lease, NewEvent, Scope};
+use roundhouse_shared::domain::{EventKind, Lease, LeaseToken, NewEvent, Scope};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::store::{StoreError, WrittenMessage};
 use tokio::task::JoinHandle;
@@ -22,6 +23,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// An engine session that nobody runs a turn in. Dropping this ends it.
 pub(crate) struct Listening {
     stop: DropGuard,
+    token: Arc<AtomicI64>,
     task: JoinHandle<Heard>,
 }
 
@@ -35,9 +37,14 @@ pub(crate) struct Heard {
 impl Listening {
     /// Listens to an engine session that was used last under this lease.
     pub(crate) fn begin(worker: &Arc<Worker>, lease: Lease, engine: Box<dyn EngineSession>) -> Self {
-        let stop = CancellationToken::new();
-        let task = worker.lifecycle.spawn(listen(worker.clone(), lease, engine, stop.clone()));
-        Self { stop: stop.drop_guard(), task }
+        let (stop, token) = (CancellationToken::new(), Arc::new(AtomicI64::new(lease.token.0)));
+        let task = worker.lifecycle.spawn(listen(worker.clone(), lease, token.clone(), engine, stop.clone()));
+        Self { stop: stop.drop_guard(), token, task }
+    }
+
+    /// The session was run under this lease since, and its native session is as it was.
+    pub(crate) fn outlives(&self, token: LeaseToken) {
+        self.token.store(token.0, Ordering::Release);
     }
 
     /// Whether the engine has ended by itself.
@@ -55,6 +62,7 @@ impl Listening {
 async fn listen(
     worker: Arc<Worker>,
     lease: Lease,
+    token: Arc<AtomicI64>,
     mut engine: Box<dyn EngineSession>,
     stop: CancellationToken,
 ) -> Heard {
@@ -67,6 +75,7 @@ async fn listen(
         };
         let EngineEvent::Autonomous(message) = event else { continue };
         let written = translate::written(message.clone(), engine.native_session());
+        let lease = Lease { token: LeaseToken(token.load(Ordering::Acquire)), ..lease };
         if !tell(&worker, &lease, &written, &stop).await {
             // The rest waits where it is.
             stop.cancelled().await;

@@ -38,6 +38,11 @@ impl Claims {
         fresh.copied().collect()
     }
 
+    /// Whether the engine has any of them.
+    pub(crate) fn any_delivered(&self) -> bool {
+        !self.delivered.is_empty()
+    }
+
     /// Whether a job is one that the turn began with.
     pub(crate) fn is_first(&self, job: JobId) -> bool {
         self.jobs.iter().take(self.first).any(|(first, _)| *first == job)

@@ -1,6 +1,7 @@
 //! The collector: native sessions on this host that nothing refers to any more are deleted. Best effort: what cannot be
 //! deleted is tried again, given up in the end, and never a client's business.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +34,17 @@ pub(crate) async fn run(worker: Arc<Worker>) {
 }
 
 async fn round(worker: &Worker) -> Result<(), StoreError> {
-    for doomed in worker.store.take_doomed(&worker.host, ROUND, RETRY_MS).await? {
-        let Doomed { native, attempt, last, .. } = &doomed;
-        match delete(worker, &doomed).await {
-            Ok(()) => worker.store.forget_doomed(&native.native).await?,
-            Err(why) => {
-                let (session, native) = (native.session, &native.native);
-                tracing::warn!(session.id = %session, native, why, attempt, last, "a native session was not deleted");
+    // Those of other engines wait for a worker that has theirs.
+    let engines: HashSet<_> = worker.engine_kinds().filter(|engine| engine.keeps_conversations()).collect();
+    for engine in engines {
+        for doomed in worker.store.take_doomed(&worker.host, engine, ROUND, RETRY_MS).await? {
+            let Doomed { native, attempt, last, .. } = &doomed;
+            match delete(worker, &doomed).await {
+                Ok(()) => worker.store.forget_doomed(&native.native).await?,
+                Err(why) => {
+                    let (session, native) = (native.session, &native.native);
+                    tracing::warn!(session.id = %session, native, why, attempt, last, "a native session was not deleted");
+                }
             }
         }
     }

@@ -12,7 +12,7 @@ use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{Lane, SessionJob, SessionStatus};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::{Delivery, Slot, Slots};
-use roundhouse_shared::store::{Begin, StoreError};
+use roundhouse_shared::store::{Begin, Needs, StoreError};
 
 use crate::{Worker, events, maintenance, session};
 
@@ -73,8 +73,11 @@ async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), I
 async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), StoreError> {
     let asked = Instant::now();
     let lease_ms = worker.settings.lease.millis();
-    let runs = |agent: &str| worker.engines.contains_key(agent);
-    match worker.store.begin(job.session, worker.id, lease_ms, runs).await {
+    let has = |needs: Needs<'_>| match needs {
+        Needs::Agent(agent) => worker.engines.contains_key(agent),
+        Needs::Engine(engine) => worker.engine_kinds().any(|kind| kind == engine),
+    };
+    match worker.store.begin(job.session, worker.id, lease_ms, has).await {
         Ok(Begin::Started(lease, mail)) => session::run(worker, slot, lease, asked, mail).await,
         Ok(Begin::Maintenance(lease, work)) => maintenance::run(worker, lease, asked, work).await,
         Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,

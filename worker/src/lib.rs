@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use roundhouse_engines::contract::Engine;
 use roundhouse_shared::bus::Bus;
-use roundhouse_shared::domain::{Agent, AgentStatus, Worker as WorkerRow, WorkerId};
+use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, Worker as WorkerRow, WorkerId};
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Store, StoreError};
@@ -110,6 +110,13 @@ pub(crate) struct Worker {
     registry: Arc<Registry>,
     warm: Warm,
     lifecycle: Lifecycle,
+}
+
+impl Worker {
+    /// The kinds of engines that it has, some perhaps more than once.
+    fn engine_kinds(&self) -> impl Iterator<Item = EngineKind> {
+        self.engines.values().map(|here| here.agent.engine)
+    }
 }
 
 /// A worker that has made itself known and can be run.

@@ -67,7 +67,7 @@ async fn prepare(worker: &Worker, run: &Run, work: &Work) -> Result<WorkEnd, Sto
         return Ok(WorkEnd::Failed(Problem::new(Code::NoForkAnchor)));
     }
     // A fork only reads the source, and a trim or a reset that fails has changed nothing, nor ended what runs.
-    worker.warm.outlives(&run.lease);
+    worker.warm.carry_over(&run.lease);
     // A fork goes on with the same files.
     let cwd = match asked {
         Some(Fork { cwd: Some(cwd), .. }) => cwd.clone(),

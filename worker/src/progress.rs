@@ -142,7 +142,9 @@ impl<'a> Progress<'a> {
             EngineEvent::Autonomous(message) => {
                 let written = translate::written(message, self.native.as_deref());
                 let (store, run) = (&self.worker.store, self.run);
-                let message = persist(run, || store.autonomous(&run.lease, &written)).await?;
+                // A turn that was cut off has been under way before.
+                let ahead = !self.mail.continued && !self.claims.any_delivered();
+                let message = persist(run, || store.autonomous(&run.lease, &written, ahead)).await?;
                 let scope = Scope { turn: message.turn, message: Some(message.id), ..Scope::default() };
                 let message = Box::new(message.into());
                 self.outbox.push(Standing::Fact, scope, EventKind::MessageCompleted { message });

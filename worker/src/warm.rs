@@ -83,11 +83,12 @@ impl Warm {
 
     /// A run under this lease leaves the native session as it is: what was kept after the lease before is as good after
     /// this one.
-    pub(crate) fn outlives(&self, lease: &Lease) {
+    pub(crate) fn carry_over(&self, lease: &Lease) {
         if let Some(kept) = self.kept().get_mut(&lease.session)
             && kept.token.0 + 1 == lease.token.0
         {
             kept.token = lease.token;
+            kept.engine.outlives(lease.token);
         }
     }
 

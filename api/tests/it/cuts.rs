@@ -136,6 +136,8 @@ async fn what_cannot_be_cut_is_refused() {
         (json!({"upToMessageId": other}), 404, "MESSAGE_NOT_FOUND"),
         (json!({"upToMessageId": "first"}), 422, "INVALID_REQUEST"),
         (json!({"unknown": 1}), 422, "INVALID_REQUEST"),
+        (json!([]), 422, "INVALID_REQUEST"),
+        (json!([first]), 422, "INVALID_REQUEST"),
         (json!({"title": "x".repeat(201)}), 422, "INVALID_REQUEST"),
         (json!({"cwd": "/etc"}), 422, "CWD_NOT_ALLOWED"),
     ] {

@@ -16,6 +16,8 @@ async fn a_wrong_message_names_its_field_and_is_not_stored() {
     let cases: &[(Value, u16, &str, Option<&str>)] = &[
         (json!({}), 422, "INVALID_REQUEST", Some("message")),
         (json!([]), 422, "INVALID_REQUEST", Some("body")),
+        (json!(["say hi"]), 422, "INVALID_REQUEST", Some("body")),
+        (json!(null), 422, "INVALID_REQUEST", Some("body")),
         (json!("text"), 422, "INVALID_REQUEST", Some("body")),
         (json!({"message": 5}), 422, "INVALID_REQUEST", Some("message")),
         (json!({"message": null}), 422, "INVALID_REQUEST", Some("message")),

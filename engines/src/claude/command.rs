@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use super::settings::Settings;
+use super::transcript::TEMPORARY;
 use crate::contract::OpenSession;
 use crate::mcp::{self, Transport};
 use crate::process::{Environment, Spec, Stdin};
@@ -110,6 +111,8 @@ fn environment(settings: &Settings) -> Environment {
     set.push(("CLAUDE_CODE_MAX_RETRIES".into(), settings.max_retries.to_string().into()));
     set.extend(settings.env.iter().map(|(name, value)| (name.into(), value.reveal().into())));
     set.push(("CLAUDE_CONFIG_DIR".into(), settings.config_dir.clone().into()));
+    // Where the output of background commands is found again, to be deleted with their session.
+    set.push(("CLAUDE_CODE_TMPDIR".into(), settings.config_dir.join(TEMPORARY).into()));
     Environment { pass: Vec::new(), set }
 }
 

@@ -219,7 +219,9 @@ impl EngineSession for Session {
         }
         if let Some(link) = self.link.take() {
             // An interrupt would be a person's word in the conversation, which goes on elsewhere without one.
-            let grace = if self.reading.is_running() { Duration::ZERO } else { grace };
+            // Nor would it wait for what it does of what it was given for the next turn.
+            let is_at_work = self.reading.is_running() || self.reading.has_commands();
+            let grace = if is_at_work { Duration::ZERO } else { grace };
             link.close(grace).await;
         }
     }

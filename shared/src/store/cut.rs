@@ -58,6 +58,7 @@ pub(super) async fn trim(
     newest: MessageId,
     native: Option<&NativeFork>,
 ) -> Result<CutResult, StoreError> {
+    let lost = lost_word(tx, row, at, newest).await?;
     let (mut deleted, mut from) = (0, at);
     for result in lost_results(tx, row, at, newest).await? {
         deleted += delete(tx, row.id, from, MessageId(result.0 - 1)).await?;
@@ -66,7 +67,7 @@ pub(super) async fn trim(
         from = result;
     }
     deleted += delete(tx, row.id, from, newest).await?;
-    let context_source = settle(tx, row.id, row.engine, native).await?;
+    let context_source = settle(tx, row, row.id, native, lost).await?;
     // It remembers what is gone.
     doom_own(tx, row).await?;
     let sql =
@@ -172,14 +173,27 @@ pub(super) async fn lost_results(
     Ok(lost)
 }
 
-/// Makes the messages that a session has now one conversation. Without a word of the model in it, it begins anew. What
-/// people said after the last one is not in the engine's own conversation: it goes along with the next message. Returns
-/// where the next turn's memory comes from.
+/// The last place, in the order of consumption, of what the model said after a cut.
+pub(super) async fn lost_word(
+    tx: &mut Tx,
+    row: &Locked,
+    at: MessageId,
+    newest: MessageId,
+) -> Result<Option<i64>, StoreError> {
+    let sql = "SELECT max(consumed_seq) AS lost FROM messages \
+               WHERE session_id = $1 AND role = 'assistant' AND id > $2 AND id <= $3";
+    tx.one(sql, values![row.id.0, at.0, newest.0]).await?.get("lost")
+}
+
+/// Makes the messages that a session has now one conversation: that of a held one after a trim, or of its fork. Without a
+/// word of the model in it, it begins anew. What people said after the last one, and was answered by what is `lost`, is not
+/// in the engine's own conversation: it goes along with the next message. Returns where the next turn's memory comes from.
 pub(super) async fn settle(
     tx: &mut Tx,
+    source: &Locked,
     session: SessionId,
-    engine: EngineKind,
     native: Option<&NativeFork>,
+    lost: Option<i64>,
 ) -> Result<ContextSource, StoreError> {
     move_anchors(tx, session, native).await?;
     let sql = "SELECT max(consumed_seq) AS said FROM messages WHERE session_id = $1 AND role = 'assistant'";
@@ -188,11 +202,14 @@ pub(super) async fn settle(
         tx.run(sql, values![session.0, false]).await?;
         return Ok(ContextSource::Empty);
     };
-    if engine.keeps_conversations() {
-        // Mail that waits was not yet consumed, and has no place in that order.
-        let sql =
-            "UPDATE messages SET unsent = $3 WHERE session_id = $1 AND consumed_seq > $2 AND role = 'user'";
-        tx.run(sql, values![session.0, said, true]).await?;
+    if source.engine.keeps_conversations() {
+        // Mail that waits was not yet consumed, and has no place in that order. What was cancelled or has failed had its
+        // end before the cut: nobody wants it done now.
+        let sql = "UPDATE messages SET unsent = $5 WHERE session_id = $1 AND role = 'user' \
+                   AND consumed_seq > $2 AND consumed_seq < $3 AND seq NOT IN (SELECT m.seq FROM messages m \
+                       JOIN turns t ON t.id = m.turn_id WHERE m.session_id = $4 AND m.role = 'user' \
+                       AND t.state IN ('cancelled', 'failed'))";
+        tx.run(sql, values![session.0, said, lost, source.id.0, true]).await?;
     }
     Ok(if native.is_some() { ContextSource::Native } else { ContextSource::Replay })
 }

@@ -51,11 +51,12 @@ impl Store {
         tx.commit().await
     }
 
-    /// Native sessions of a host that are due. Each counts as tried, and is due again in `retry_ms` unless it is
+    /// Native sessions of a host and an engine that are due. Each counts as tried, and is due again in `retry_ms` unless it is
     /// forgotten; after the last try it is forgotten here.
     pub async fn take_doomed(
         &self,
         host: &str,
+        engine: EngineKind,
         limit: i64,
         retry_ms: i64,
     ) -> Result<Vec<Doomed>, StoreError> {
@@ -63,19 +64,17 @@ impl Store {
         let now_ms = tx.now_ms().await?;
         let sql = "UPDATE doomed_natives SET attempt = attempt + 1, due_ms = $3 WHERE due_ms <= $2 \
                    AND native_session_id IN (SELECT native_session_id FROM doomed_natives \
-                       WHERE host = $1 AND due_ms <= $2 ORDER BY due_ms LIMIT $4) \
-                   RETURNING native_session_id, session_id, agent, engine, cwd, attempt";
+                       WHERE host = $1 AND engine = $5 AND due_ms <= $2 ORDER BY due_ms LIMIT $4) \
+                   RETURNING native_session_id, session_id, agent, cwd, attempt";
         let retry_ms = now_ms.saturating_add(retry_ms);
         let mut found = Vec::new();
-        for row in tx.all(sql, values![host, now_ms, retry_ms, limit]).await? {
+        for row in tx.all(sql, values![host, now_ms, retry_ms, limit, engine.as_str()]).await? {
             let native: String = row.get("native_session_id")?;
             let attempt: i64 = row.get("attempt")?;
             let last = ATTEMPTS <= attempt;
             if last {
                 forget(&mut tx, &native).await?;
             }
-            let engine = EngineKind::from_name(&row.get::<String>("engine")?)
-                .ok_or_else(|| StoreError::inconsistent("doomed_natives", "engine", &native))?;
             let session = SessionId(row.get("session_id")?);
             let native = DoomedNative { native, session, cwd: row.get("cwd")?, host: host.to_owned() };
             found.push(Doomed { native, agent: row.get("agent")?, engine, attempt, last });

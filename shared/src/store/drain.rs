@@ -22,8 +22,17 @@ pub enum Begin {
     Held(WorkerId),
     /// There is nothing to do.
     NoMail,
-    /// This worker cannot run the session's agent; another may.
+    /// This worker has not what the session's next job needs; another may.
     NotHere,
+}
+
+/// What a worker needs for the next job of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs<'a> {
+    /// For a turn: the session's agent.
+    Agent(&'a str),
+    /// For a fork or a trim that copies a native session: an engine of its kind, whichever agent's. Others need nothing.
+    Engine(EngineKind),
 }
 
 /// The mail of one turn.
@@ -78,7 +87,7 @@ pub struct Claimed {
 }
 
 impl Store {
-    /// Takes the lease of a session that has mail and whose agent the worker `runs`, and its first turn's mail with it.
+    /// Takes the lease of a session that has mail, if the worker `has` what that needs, and its first turn's mail with it.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] where the session was deleted.
@@ -87,12 +96,9 @@ impl Store {
         session: SessionId,
         worker: WorkerId,
         lease_ms: i64,
-        runs: impl Fn(&str) -> bool + Send,
+        has: impl Fn(Needs<'_>) -> bool + Send,
     ) -> Result<Begin, StoreError> {
         let mut held = self.lock(session).await?;
-        if !runs(&held.row.agent) {
-            return Ok(Begin::NotHere);
-        }
         // An expired lease is the reaper's to end: it also gives the dead run's claims back.
         if let Some(holder) = held.row.lease_worker {
             return Ok(Begin::Held(holder));
@@ -101,7 +107,12 @@ impl Store {
         held.row.lease_token = LeaseToken(held.row.lease_token.0 + 1);
         held.row.lease_expires_ms = held.row.now_ms + lease_ms;
         let lease = Lease { session, worker, token: held.row.lease_token };
-        let Some(mail) = claim_turn(&mut held, &lease).await? else { return begin_work(held, lease).await };
+        if !has(Needs::Agent(&held.row.agent)) {
+            return Ok(begin_work(held, lease, has).await?.unwrap_or(Begin::NotHere));
+        }
+        let Some(mail) = claim_turn(&mut held, &lease).await? else {
+            return Ok(begin_work(held, lease, has).await?.unwrap_or(Begin::NoMail));
+        };
         held.tx.commit().await?;
         Ok(Begin::Started(lease, mail))
     }

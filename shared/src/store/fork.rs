@@ -2,7 +2,7 @@
 
 use super::StoreError;
 use super::admit::{NewSession, insert_session};
-use super::cut::{lost_results, recount, result_of, settle};
+use super::cut::{lost_results, lost_word, recount, result_of, settle};
 use super::db::{Tx, values};
 use super::maintenance::NativeFork;
 use super::progress::CallEnd;
@@ -37,7 +37,8 @@ pub(super) async fn fork(
         let only = (MessageId(result.0 - 1), result);
         copy(tx, row.id, into, only, Some(CallEnd::Interrupted.text())).await?;
     }
-    let context_source = settle(tx, into, row.engine, native).await?;
+    let lost = lost_word(tx, row, at, newest).await?;
+    let context_source = settle(tx, row, into, native, lost).await?;
     let sql = "UPDATE sessions SET parent_session_id = $2, forked_from_message_id = $3, last_seq = $4, \
                native_session_id = $5, native_host = $6 WHERE id = $1";
     let values = values![
@@ -64,10 +65,10 @@ async fn copy(
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO messages (session_id, seq, consumed_seq, role, content, thinking, tool_calls, tool_call_id, \
                model, input_tokens, output_tokens, cache_tokens, thinking_tokens, attachments, engine_metadata, \
-               native_session_id, external_id, origin, cancelled, created_ms) \
+               native_session_id, external_id, origin, cancelled, unsent, created_ms) \
                SELECT $2, seq, consumed_seq, role, coalesce($5, content), thinking, tool_calls, tool_call_id, \
                model, input_tokens, output_tokens, cache_tokens, thinking_tokens, attachments, engine_metadata, \
-               native_session_id, $6, origin, cancelled, created_ms \
+               native_session_id, $6, origin, cancelled, unsent, created_ms \
                FROM messages WHERE session_id = $1 AND id > $3 AND id <= $4 ORDER BY id";
     let external_id = format!("forkcopy:{source}");
     tx.run(sql, values![source.0, into.0, after.0, last.0, content, external_id]).await.map(drop)

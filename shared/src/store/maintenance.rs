@@ -11,7 +11,7 @@ use super::admit::{Idempotency, NewJob, admitted_before, insert_job};
 use super::cut::{end_orphaned_wakes, fork_point, trim};
 use super::db::{Tx, values};
 use super::doomed::spare;
-use super::drain::Begin;
+use super::drain::{Begin, Needs};
 use super::finish::{Ended, end_job, to_json};
 use super::fork::fork;
 use super::lease::{Attempt, release};
@@ -110,6 +110,17 @@ struct Request {
 }
 
 impl Store {
+    /// The engine that a cut of a session needs, as things are now, since it copies the native session; `None`: it only
+    /// changes rows.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionNotFound`].
+    pub async fn cut_needs(&self, session: SessionId, cut: &Cut) -> Result<Option<EngineKind>, StoreError> {
+        let SessionTx { mut tx, row } = self.lock(session).await?;
+        let anchor = anchor_of(&mut tx, &row, cut, row.last_message).await?;
+        Ok(anchor.map(|_| row.engine))
+    }
+
     /// Admits a fork, a trim or a reset.
     ///
     /// # Errors
@@ -206,13 +217,22 @@ pub(super) async fn find(tx: &mut Tx, session: SessionId, message: MessageId) ->
     }
 }
 
-/// Claims the fork, trim or reset that is first in the mailbox of a held session, if it is one.
-pub(super) async fn begin_work(mut held: SessionTx, lease: Lease) -> Result<Begin, StoreError> {
+/// Claims the fork, trim or reset that is first in the mailbox of a held session, if the worker `has` what it needs. `None`:
+/// there is none.
+pub(super) async fn begin_work(
+    mut held: SessionTx,
+    lease: Lease,
+    has: impl Fn(Needs<'_>) -> bool + Send,
+) -> Result<Option<Begin>, StoreError> {
     let sql = "SELECT id, request FROM jobs WHERE session_id = $1 AND state = 'pending' ORDER BY seq LIMIT 1";
-    let Some(head) = held.tx.first(sql, values![lease.session.0]).await? else { return Ok(Begin::NoMail) };
-    let Some(request) = json::<Request>(&head, "jobs", "request")? else { return Ok(Begin::NoMail) };
+    let Some(head) = held.tx.first(sql, values![lease.session.0]).await? else { return Ok(None) };
+    let Some(request) = json::<Request>(&head, "jobs", "request")? else { return Ok(None) };
     let job = JobId(head.get("id")?);
     let SessionTx { mut tx, row } = held;
+    let anchor = anchor_of(&mut tx, &row, &request.cut, request.newest).await?;
+    if anchor.is_some() && !has(Needs::Engine(row.engine)) {
+        return Ok(Some(Begin::NotHere));
+    }
     let sql = "UPDATE jobs SET state = 'claimed', claim_token = $2, worker_id = $3, attempt = attempt + 1, \
                started_ms = coalesce(started_ms, $4) WHERE id = $1";
     tx.run(sql, values![job.0, lease.token.0, lease.worker.0, row.now_ms]).await?;
@@ -220,21 +240,23 @@ pub(super) async fn begin_work(mut held: SessionTx, lease: Lease) -> Result<Begi
                WHERE id = $1 RETURNING title";
     let values = values![row.id.0, lease.worker.0, lease.token.0, row.lease_expires_ms, row.now_ms];
     let title = tx.one(sql, values).await?.get("title")?;
-    let anchor = anchor_of(&mut tx, &row, &request).await?;
     tx.commit().await?;
     let Locked { agent, engine, cwd, native_session, .. } = row;
-    Ok(Begin::Maintenance(
-        lease,
-        Work { job, cut: request.cut, agent, engine, title, cwd, native_session, anchor },
-    ))
+    let work = Work { job, cut: request.cut, agent, engine, title, cwd, native_session, anchor };
+    Ok(Some(Begin::Maintenance(lease, work)))
 }
 
 /// Where the native session has to be forked, if it can be.
-async fn anchor_of(tx: &mut Tx, row: &Locked, request: &Request) -> Result<Option<Anchor>, StoreError> {
-    let at = match &request.cut {
+async fn anchor_of(
+    tx: &mut Tx,
+    row: &Locked,
+    cut: &Cut,
+    newest: Option<MessageId>,
+) -> Result<Option<Anchor>, StoreError> {
+    let at = match cut {
         Cut::Reset => return Ok(None),
         Cut::Trim { at } => Some(*at),
-        Cut::Fork(asked) => asked.at.or(request.newest),
+        Cut::Fork(asked) => asked.at.or(newest),
     };
     match at {
         Some(at) => fork_point(tx, row, at).await,

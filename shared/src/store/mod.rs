@@ -36,7 +36,7 @@ pub use children::Spawn;
 pub use connect::Settings;
 pub use cut::DeletedMessage;
 pub use doomed::{Doomed, DoomedNative};
-pub use drain::{Begin, Claimed, MOST_MERGED, Mail, Unsent};
+pub use drain::{Begin, Claimed, MOST_MERGED, Mail, Needs, Unsent};
 pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
 pub use interactions::NewInteraction;
 pub use jobs::{JobFilter, Outcome, QueueStats};

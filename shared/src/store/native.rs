@@ -35,12 +35,18 @@ impl Store {
     }
 
     /// Stores a message that the engine's conversation got without any message of ours asking for it. It answers nothing,
-    /// and stands in the ledger as a turn of its own.
+    /// and stands in the ledger as a turn of its own. The model had it before the messages of the turn that runs, where
+    /// those are still `ahead`.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was stored.
-    pub async fn autonomous(&self, lease: &Lease, written: &WrittenMessage) -> Result<Message, StoreError> {
-        store_autonomous(self.lock_leased(lease).await?, lease, written).await
+    pub async fn autonomous(
+        &self,
+        lease: &Lease,
+        written: &WrittenMessage,
+        ahead: bool,
+    ) -> Result<Message, StoreError> {
+        store_autonomous(self.lock_leased(lease).await?, lease, written, ahead).await
     }
 
     /// The same between turns: after a run under this lease has ended, and while nobody has run the session since.
@@ -61,7 +67,7 @@ impl Store {
         if !is_free || held.has_open_jobs().await? {
             return Err(StoreError::LeaseLost);
         }
-        store_autonomous(held, lease, written).await
+        store_autonomous(held, lease, written, false).await
     }
 
     /// What a turn has come to so far, over all its attempts.
@@ -99,6 +105,7 @@ async fn store_autonomous(
     SessionTx { mut tx, mut row }: SessionTx,
     lease: &Lease,
     written: &WrittenMessage,
+    ahead: bool,
 ) -> Result<Message, StoreError> {
     let turn = TurnId::generate();
     let message = NewMessage {
@@ -120,6 +127,11 @@ async fn store_autonomous(
     let model = written.model.as_deref();
     let (worker, token) = (lease.worker.0, lease.token.0);
     tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
+    if let Some(running) = row.active_turn.filter(|_| ahead) {
+        let sql = "UPDATE messages SET consumed_seq = $3 WHERE session_id = $1 AND turn_id = $2 AND role = 'user' \
+                   AND consumed_seq IS NOT NULL";
+        tx.run(sql, values![row.id.0, running.0, row.next_seq()]).await?;
+    }
     count_call(&mut tx, &row, turn, written.usage).await?;
     count_messages(&mut tx, &row, 1).await?;
     tx.commit().await?;

@@ -13,7 +13,7 @@ on_both_databases![
 ];
 
 async fn due(store: &Store, host: &str) -> Vec<String> {
-    let due = store.take_doomed(host, 10, LONG_MS).await.unwrap();
+    let due = store.take_doomed(host, EngineKind::ClaudeCli, 10, LONG_MS).await.unwrap();
     due.into_iter().map(|doomed| doomed.native.native).collect()
 }
 
@@ -28,7 +28,9 @@ async fn a_copy_that_was_never_used_comes_due(db: &Database) {
     store.finish_work(&lease, job, &WorkEnd::Failed(problem)).await.unwrap();
 
     assert!(due(store, "elsewhere").await.is_empty());
-    let found = store.take_doomed("here", 10, LONG_MS).await.unwrap();
+    // A worker without the engine does not spend a try.
+    assert!(store.take_doomed("here", EngineKind::OpenAi, 10, LONG_MS).await.unwrap().is_empty());
+    let found = store.take_doomed("here", EngineKind::ClaudeCli, 10, LONG_MS).await.unwrap();
 
     let [now] = &found[..] else { panic!("{found:?}") };
     assert_eq!(now.native, copy_of("now", session));
@@ -58,10 +60,10 @@ async fn what_cannot_be_deleted_is_given_up(db: &Database) {
     let session = native(db, 1).await;
     db.store.delete_session(session).await.unwrap();
     for attempt in 1..=10 {
-        let found = db.store.take_doomed("here", 10, 0).await.unwrap();
+        let found = db.store.take_doomed("here", EngineKind::ClaudeCli, 10, 0).await.unwrap();
         assert_eq!((found.len(), found[0].attempt, found[0].last), (1, attempt, attempt == 10));
     }
-    assert!(db.store.take_doomed("here", 10, 0).await.unwrap().is_empty());
+    assert!(db.store.take_doomed("here", EngineKind::ClaudeCli, 10, 0).await.unwrap().is_empty());
 }
 
 async fn without_a_lease_nothing_is_announced(db: &Database) {

@@ -3,7 +3,7 @@
 use roundhouse_shared::domain::{
     EngineKind, JobKind, JobState, Lease, LeaseToken, SessionId, SessionStatus, WorkerId,
 };
-use roundhouse_shared::store::{Admission, Begin, NewSession, Next, Store, StoreError};
+use roundhouse_shared::store::{Admission, Begin, Needs, NewSession, Next, Store, StoreError};
 use tokio::task::JoinSet;
 
 use crate::support::*;
@@ -78,9 +78,15 @@ async fn a_session_that_does_not_exist_is_not_begun(store: &Store) {
 async fn a_worker_that_cannot_run_the_agent_leaves_the_session_to_others(store: &Store) {
     let session = session(store).await;
     let job = admit(store, session, "hello").await;
-    let begin = store.begin(session, WorkerId::generate(), LONG_MS, |agent| agent != "helper").await.unwrap();
+    let begin = store
+        .begin(session, WorkerId::generate(), LONG_MS, |needs| needs != Needs::Agent("helper"))
+        .await
+        .unwrap();
     assert!(matches!(begin, Begin::NotHere), "{begin:?}");
-    let begin = store.begin(session, WorkerId::generate(), LONG_MS, |agent| agent == "helper").await.unwrap();
+    let begin = store
+        .begin(session, WorkerId::generate(), LONG_MS, |needs| needs == Needs::Agent("helper"))
+        .await
+        .unwrap();
     assert!(
         matches!(&begin, Begin::Started(lease, mail) if lease.token.0 == 1 && jobs_of(mail) == [job]),
         "{begin:?}"

@@ -219,7 +219,7 @@ async fn a_fork_that_comes_late_is_not_used(db: &Database) {
         // Due at once: somebody may delete it any moment.
         store.doom(&lease, &copy_of("late", asked.into), -1).await.unwrap();
         if taken {
-            assert_eq!(store.take_doomed("here", 10, LONG_MS).await.unwrap().len(), 1);
+            assert_eq!(store.take_doomed("here", EngineKind::ClaudeCli, 10, LONG_MS).await.unwrap().len(), 1);
         }
         let end = WorkEnd::Ready { native: Some(copied("n1", "late", &["@a1"])), cwd: String::new() };
         let worked = store.finish_work(&lease, job, &end).await.unwrap();

@@ -20,6 +20,7 @@ on_both_databases![
     what_children_say_does_not_reach_such_a_turn,
     an_autonomous_message_answers_and_costs_no_turn,
     what_is_said_between_turns_is_stored_while_nobody_works,
+    what_the_model_says_by_itself_comes_before_what_it_has_not_seen,
     only_the_lease_gives_and_takes,
 ];
 
@@ -171,7 +172,7 @@ async fn what_children_say_does_not_reach_such_a_turn(store: &Store) {
 async fn an_autonomous_message_answers_and_costs_no_turn(store: &Store) {
     let (session, lease, mail) = at_work(store).await;
     let by_itself = WrittenMessage { usage: USAGE, ..anchored("the build is done", "a-0") };
-    let stored = store.autonomous(&lease, &by_itself).await.unwrap();
+    let stored = store.autonomous(&lease, &by_itself, false).await.unwrap();
     assert_eq!((stored.origin.as_str(), stored.turn == Some(mail.turn)), ("autonomous", false));
     let finished = store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     assert_eq!((answer(&finished.ended[0].outcome), finished.iterations), (("ok", false), 1));
@@ -202,11 +203,26 @@ async fn what_is_said_between_turns_is_stored_while_nobody_works(store: &Store) 
     assert_lost(&store.autonomous_between(&next, &by_itself).await);
 }
 
+async fn what_the_model_says_by_itself_comes_before_what_it_has_not_seen(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let first = mail.jobs[0].text.clone();
+    store.autonomous(&lease, &anchored("the build is done", "a-0"), true).await.unwrap();
+    store.autonomous(&lease, &anchored("the tests too", "a-1"), true).await.unwrap();
+    store.delivered(&lease, mail.turn, &jobs_of(&mail)).await.unwrap();
+    store.autonomous(&lease, &anchored("all done", "a-2"), false).await.unwrap();
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    let said: Vec<_> = told(store, session).await.into_iter().map(|(_, content)| content).collect();
+    assert!(
+        said.ends_with(&["the build is done", "the tests too", &first, "all done", "ok"].map(str::to_owned)),
+        "{said:?}"
+    );
+}
+
 async fn only_the_lease_gives_and_takes(store: &Store) {
     let (_, lease, mail) = at_work(store).await;
     let job = jobs_of(&mail)[0];
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
     assert_lost(&store.adopt_native(&lease, "n", "host").await);
     assert_lost(&store.delivered(&lease, mail.turn, &[job]).await);
-    assert_lost(&store.autonomous(&lease, &anchored("by itself", "a-0")).await);
+    assert_lost(&store.autonomous(&lease, &anchored("by itself", "a-0"), true).await);
 }

@@ -4,8 +4,9 @@
 //! folder. Some lines are *entries* of the conversation, a tree in which a resume takes the branch that was written
 //! last. All facts about it were found by experiment with version 2.1.332 of the CLI.
 //!
-//! Everything here blocks on the file system. No process may have a session open that is copied or deleted: nothing
-//! locks it.
+//! Everything here blocks on the file system. No process may have a session open that is deleted: nothing locks it. One that
+//! is copied may be open in a process that works on no turn of ours: what has been answered is on disk by then, and what is
+//! written meanwhile stands behind it.
 
 mod chain;
 mod cut;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use self::file::Transcript;
+pub(super) use self::path::TEMPORARY;
 use self::seed::{Seed, Seeded};
 use self::side_files::SideFiles;
 use crate::contract::{AssistantMessage, ContextMessage, EngineError, Fork, Forked, Native};
@@ -183,11 +185,18 @@ impl Transcripts {
         let existing = path::existing(&self.config_dir, native);
         let aside = ["file-history", "session-env"].map(|name| self.config_dir.join(name).join(&native.id));
         let elsewhere = existing.filter(|path| *path != expected);
+        let outputs: Vec<_> = [&expected]
+            .into_iter()
+            .chain(&elsewhere)
+            .flat_map(|path| path::outputs(&self.config_dir, path))
+            .collect();
         [expected]
             .iter()
             .chain(&elsewhere)
             .try_for_each(|path| remove(path))
-            .and_then(|()| aside.iter().try_for_each(|folder| gone(fs::remove_dir_all(folder))))
+            .and_then(|()| {
+                aside.iter().chain(&outputs).try_for_each(|folder| gone(fs::remove_dir_all(folder)))
+            })
             .map_err(|error| unavailable("deleted", native, &error))
     }
 

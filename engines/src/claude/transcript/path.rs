@@ -7,6 +7,9 @@ use uuid::Uuid;
 
 use crate::contract::Native;
 
+/// The folder for the CLI's temporary files, below the configuration folder.
+pub(in crate::claude) const TEMPORARY: &str = "tmp";
+
 /// A longer name of a project's folder is cut and gets a hash. In UTF-16 units.
 const MAX_NAME: usize = 200;
 
@@ -31,6 +34,14 @@ pub(super) fn existing(config: &Path, native: &Native) -> Option<PathBuf> {
     found.retain(|path| path.is_file());
     found.sort();
     found.into_iter().next()
+}
+
+/// Where the CLI keeps the output of a session's background commands: `<user>/<project>/<session>` below [`TEMPORARY`].
+pub(super) fn outputs(config: &Path, transcript: &Path) -> Vec<PathBuf> {
+    let project = transcript.parent().and_then(Path::file_name);
+    let Some((project, session)) = project.zip(transcript.file_stem()) else { return Vec::new() };
+    let users = fs::read_dir(config.join(TEMPORARY)).into_iter().flatten().flatten();
+    users.map(|user| user.path().join(project).join(session)).filter(|folder| folder.is_dir()).collect()
 }
 
 /// The path without links; of what is not there, the absolute path.

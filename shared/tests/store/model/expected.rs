@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use roundhouse_shared::domain::{JobId, JobKind, JobState, OnBusy, SessionStatus, TurnId, Usage};
+use roundhouse_shared::domain::{JobId, JobKind, JobState, Lane, OnBusy, SessionStatus, TurnId, Usage};
 use roundhouse_shared::store::Next;
 
 /// A session.
@@ -101,7 +101,7 @@ impl Expected {
         let (kind, interrupted) = match on_busy {
             OnBusy::Reject if busy => return None,
             OnBusy::Inject if busy => (JobKind::Inject, None),
-            OnBusy::Interrupt if busy => (JobKind::Chat, Some(self.cancel())),
+            OnBusy::Interrupt if busy => (JobKind::Chat, Some(self.cancel(false))),
             _ => (JobKind::Chat, None),
         };
         self.messages += 1;
@@ -109,12 +109,14 @@ impl Expected {
         Some((kind, interrupted))
     }
 
-    pub(super) fn cancel(&mut self) -> Cancel {
+    /// What a session does now, whereby a message that interrupts leaves its cuts alone.
+    pub(super) fn cancel(&mut self, and_cuts: bool) -> Cancel {
         let turn = self.lease.and_then(|lease| lease.turn);
         let mut head = !self.has(&[JobState::Claimed]);
         let mut ended = Vec::new();
         for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Pending) {
-            if head || job.kind == JobKind::Inject {
+            let stays = !and_cuts && job.kind.lane() == Lane::Maintenance;
+            if (head && !stays) || job.kind == JobKind::Inject {
                 job.state = JobState::Cancelled;
                 ended.push(job.id);
             }

@@ -76,7 +76,7 @@ impl<'s> Simulation<'s> {
             Step::Sweep => self.sweep().await,
             Step::Cancel => {
                 let cancelled = self.store.cancel_session(self.session).await.unwrap();
-                let expected = self.expected.cancel();
+                let expected = self.expected.cancel(true);
                 self.assert_cancelled(cancelled, &expected);
             }
             Step::CancelJob { job } => {

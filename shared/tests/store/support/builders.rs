@@ -170,7 +170,8 @@ pub(crate) fn texts_of(mail: &Mail) -> Vec<&str> {
 pub(crate) fn answer(outcome: &Outcome) -> (&str, bool) {
     match outcome {
         Outcome::Answered(result) => (&result.content, result.cancelled),
-        Outcome::Cut(_) | Outcome::Cancelled => panic!("a cut: {outcome:?}"),
+        Outcome::Cut(result) => panic!("a cut: {result:?}"),
+        Outcome::Cancelled => ("", true),
         Outcome::Failed(problem) => (problem.code.as_str(), false),
     }
 }
