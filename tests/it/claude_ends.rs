@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    COUNTED, Deployment, Kind, LONG, Options, Sleepers, clis, on, started_for, text, until,
+    COUNTED, Deployment, Kind, LONG, Options, Sleepers, clis, nothing_runs_for, on, started_for, text, until,
 };
 
 fn options() -> Options {
@@ -46,6 +46,22 @@ async fn a_worker_that_is_killed_in_the_middle_of_a_tool_leaves_nothing(kind: Ki
     let now = started_for(&session);
     assert!(!of_first.iter().any(|pid| now.contains(pid)), "{of_first:?} {now:?}");
     assert_eq!(clis(&deployment.native_of(&session).await).len(), 1);
+    deployment.end().await;
+}
+
+on!(a_worker_that_is_killed_between_two_turns_leaves_nothing: Embedded, Distributed);
+async fn a_worker_that_is_killed_between_two_turns_leaves_nothing(kind: Kind) {
+    let mut deployment = Deployment::with(kind, Options { workers: 1, ..options() }).await;
+    let session = deployment.client().session_with("claude").await;
+    // Claude Code does not end by itself while this runs.
+    deployment.client().says("claude", &session, "background 1000 then say never").await;
+    let native = deployment.native_of(&session).await;
+    assert_eq!(clis(&native).len(), 1);
+
+    deployment.replace_worker().await;
+
+    nothing_runs_for(&session).await;
+    assert_eq!(clis(&native).len(), 0);
     deployment.end().await;
 }
 

@@ -12,14 +12,21 @@ use crate::{Worker, events};
 /// Sessions looked at in one round.
 const ROUND: i64 = 200;
 
+/// How many looks for dead leases there are to one for what dead workers have left.
+const LOOKS: u32 = 6;
+
 /// Runs for ever.
 pub(crate) async fn run(worker: Arc<Worker>) {
-    // A worker that died before us may have left something, whether it had a lease or not.
-    end_orphans().await;
+    let mut looks = 0_u32;
     let mut tick = tokio::time::interval(worker.settings.lease.0 / 6);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
+        // A worker that died may have left something, whether it had a lease or not.
+        if looks.is_multiple_of(LOOKS) {
+            end_orphans().await;
+        }
+        looks = looks.wrapping_add(1);
         if let Err(error) = round(&worker).await {
             tracing::debug!(error = chain(&error), "could not look for dead leases");
         }
@@ -40,8 +47,8 @@ async fn round(worker: &Arc<Worker>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends what the sessions of dead workers of this host have shared, such as MCP servers. What only one of them used goes
-/// with it ([`events::reaped`]).
+/// Ends what dead workers of this host have left: engines that were kept warm, MCP servers that sessions shared, and what
+/// their runs had started.
 async fn end_orphans() {
     let killed = tokio::task::spawn_blocking(kill_orphans).await.unwrap_or_default();
     if 0 < killed {

@@ -18,7 +18,7 @@ use super::http::HttpClient;
 use super::reasons::{reason, transport_reason};
 use super::settings::{Settings, Transport};
 use crate::openai::Secret;
-use crate::process::{Environment, Process, Spec, Stdin, shared_owner};
+use crate::process::{Environment, Process, Spec, Stdin};
 
 /// The longest message of a server, however it is reached. A longer line is dropped, and its call runs into its timeout.
 const MESSAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -51,8 +51,6 @@ pub(super) async fn open(settings: &Settings) -> Result<Opened, String> {
             let spec = Spec {
                 args: args.iter().map(Into::into).collect(),
                 environment: Environment { pass: Vec::new(), set },
-                // All sessions of the agent share it, so it is no run's: it is found by the process that has started it.
-                owner: shared_owner(),
                 stdin: Stdin::Piped,
                 ..Spec::new(program, cwd)
             };

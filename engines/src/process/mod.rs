@@ -9,7 +9,7 @@
 //! parent before anyone looked. Where there is no `/proc`, only the process group is killed.
 
 mod environment;
-mod shared;
+mod orphans;
 mod tail;
 mod tree;
 
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub use self::environment::Environment;
-pub use self::shared::{kill_orphans, shared_owner};
+pub use self::orphans::kill_orphans;
 use self::tail::Tail;
 use self::tree::Tree;
 pub use self::tree::{Record, kill_leftovers, kill_owned};
@@ -38,6 +38,9 @@ pub const TOKEN_VARIABLE: &str = "ROUNDHOUSE_PROCESS_TOKEN";
 
 /// The variable that says for whom a process runs: see [`Spec::owner`].
 pub const OWNER_VARIABLE: &str = "ROUNDHOUSE_PROCESS_OWNER";
+
+/// The variable that says which process of ours has started a process.
+pub const STARTER_VARIABLE: &str = "ROUNDHOUSE_PROCESS_STARTER";
 
 /// How long the end of a tree is waited for once it is killed: longer only in uninterruptible sleep.
 const DEATH_WAIT: Duration = Duration::from_secs(5);
@@ -60,7 +63,7 @@ pub struct Spec {
     /// What it gets beyond the allow-list.
     pub environment: Environment,
     /// For whom it runs, such as a session and its lease's token: a second name for [`kill_leftovers`], which does
-    /// not have to be stored before the process starts. What several sessions share is owned by [`shared_owner`].
+    /// not have to be stored before the process starts. What several sessions share has no owner.
     pub owner: Option<String>,
     /// Its standard input.
     pub stdin: Stdin,
@@ -253,6 +256,9 @@ fn command(
         .stderr(writer);
     if let Some(owner) = &spec.owner {
         command.env(OWNER_VARIABLE, owner);
+    }
+    if let Some(starter) = orphans::starter() {
+        command.env(STARTER_VARIABLE, starter);
     }
     let mut command = CommandWrap::from(command);
     command.wrap(ProcessSession);

@@ -49,7 +49,12 @@ pub fn kill_leftovers(mark: &str) -> usize {
 
 /// The same for every process whose owner is one of those that `owns` knows.
 pub fn kill_owned(owns: impl Fn(&str) -> bool) -> usize {
-    let name = format!("{OWNER_VARIABLE}=");
+    kill_marked(OWNER_VARIABLE, owns)
+}
+
+/// The same for every process with such a mark in this variable.
+pub(super) fn kill_marked(variable: &str, owns: impl Fn(&str) -> bool) -> usize {
+    let name = format!("{variable}=");
     let is_owned = |entry: &[u8]| {
         str::from_utf8(entry).ok().and_then(|entry| entry.strip_prefix(&name)).is_some_and(&owns)
     };
