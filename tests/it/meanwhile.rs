@@ -112,8 +112,10 @@ async fn a_message_during_a_tool_is_answered_by_that_turn(kind: Kind, engine: En
     assert!(content.contains("hi"), "{first}");
     assert!(content.contains("X = 7") && content.contains("X = 8"), "{first}");
     assert!(1 < first["iterations"].as_i64().unwrap(), "{first}");
+    let mut jobs = Vec::new();
     for injected in both {
         let injected = injected.result().await;
+        jobs.push(injected["jobId"].clone());
         for same in ["content", "turnId", "messageId", "iterations", "tokenUsage"] {
             assert_eq!(first[same], injected[same], "{same}");
         }
@@ -122,6 +124,11 @@ async fn a_message_during_a_tool_is_answered_by_that_turn(kind: Kind, engine: En
     let completed = events.until("tool.completed").await.data;
     assert_eq!((&completed["success"], &completed["turnId"]), (&json!(true), &first["turnId"]));
     assert!(text(&completed["result"]).contains("hi"), "{completed}");
+    // Each is told with whom it has reached the model.
+    for job in &jobs {
+        let delivered = events.until("injection.delivered").await.data;
+        assert_eq!((&delivered["jobId"], &delivered["merged"]), (job, &json!(jobs)));
+    }
     assert_eq!(gate.begun(), 1, "the tool ran once");
     let next = client.chat_with(engine.asking(), Some(&session), "what is x").await.json();
     assert_eq!(next["content"], "X = 8");

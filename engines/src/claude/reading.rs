@@ -39,6 +39,8 @@ pub(super) struct Reading {
     asks: Asks,
     /// The last message that nobody asked for, until it is known what its turn has cost.
     autonomous: Option<AssistantMessage>,
+    /// Messages that the model has, while more of them may come: those that it is given together are told together.
+    delivered: Vec<String>,
     is_compacted: bool,
     is_ready: bool,
     /// The process has to end, and with it all that a turn which was stopped has left.
@@ -60,6 +62,7 @@ impl Reading {
             chain: Chain::default(),
             asks: Asks::default(),
             autonomous: None,
+            delivered: Vec::new(),
             is_compacted: false,
             is_ready: false,
             has_leftovers: false,
@@ -133,7 +136,21 @@ impl Reading {
         self.turn.as_ref().is_some_and(|turn| turn.is_about(&self.started))
     }
 
+    pub(super) fn has_deliveries(&self) -> bool {
+        !self.delivered.is_empty()
+    }
+
+    /// Tells which messages the model has been given.
+    pub(super) fn tell_deliveries(&mut self) {
+        if self.has_deliveries() {
+            self.events.push_back(EngineEvent::Delivered(std::mem::take(&mut self.delivered)));
+        }
+    }
+
     pub(super) fn read(&mut self, line: Line) {
+        if !matches!(line, Line::Command { .. } | Line::Reply { .. } | Line::Other) {
+            self.tell_deliveries();
+        }
         match line {
             Line::Command { uuid, state: CommandState::Started } => self.started(uuid),
             Line::Command { uuid, state: CommandState::Over } => self.over(&uuid),
@@ -182,10 +199,8 @@ impl Reading {
     }
 
     fn started(&mut self, line: String) {
-        if let Some(command) = self.commands.get_mut(&line)
-            && !command.delivers.is_empty()
-        {
-            self.events.push_back(EngineEvent::Delivered(std::mem::take(&mut command.delivers)));
+        if let Some(command) = self.commands.get_mut(&line) {
+            self.delivered.append(&mut command.delivers);
         }
         self.started.push(line);
         // An interrupt that came before this has stopped nothing.

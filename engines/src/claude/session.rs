@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
 use super::command::Begins;
@@ -172,6 +172,7 @@ impl EngineSession for Session {
                 self.reading.give_up(EngineEvent::Failed(event));
                 continue;
             };
+            let has_deliveries = self.reading.has_deliveries();
             let silence = async {
                 match deadline {
                     Some(deadline) => sleep_until(deadline).await,
@@ -184,6 +185,7 @@ impl EngineSession for Session {
                     Some(read) => self.heard(read),
                     None => self.kill(true),
                 },
+                () = sleep(watching::TOGETHER), if has_deliveries => self.reading.tell_deliveries(),
                 () = silence => self.overdue(),
             }
         }

@@ -67,6 +67,7 @@ pub(super) async fn trim(
         from = result;
     }
     deleted += delete(tx, row.id, from, newest).await?;
+    drop_last_summary(tx, row.id).await?;
     let context_source = settle(tx, row, row.id, native, lost).await?;
     // It remembers what is gone.
     doom_own(tx, row).await?;
@@ -92,6 +93,13 @@ pub(super) fn result_of(
         engine_forked: native.is_some(),
         context_source,
     }
+}
+
+/// A cut at a summary: it is displayed on, and stands for nothing any more. The model is shown its messages again.
+pub(super) async fn drop_last_summary(tx: &mut Tx, session: SessionId) -> Result<(), StoreError> {
+    let sql = "UPDATE messages SET consumed_seq = NULL WHERE session_id = $1 AND origin = $2 \
+               AND id = (SELECT max(id) FROM messages WHERE session_id = $1)";
+    tx.run(sql, values![session.0, COMPACTION]).await.map(drop)
 }
 
 /// Deletes the messages after one, up to and with another; returns how many.

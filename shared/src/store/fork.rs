@@ -2,7 +2,7 @@
 
 use super::StoreError;
 use super::admit::{NewSession, insert_session};
-use super::cut::{lost_results, lost_word, recount, result_of, settle};
+use super::cut::{drop_last_summary, lost_results, lost_word, recount, result_of, settle};
 use super::db::{Tx, values};
 use super::maintenance::NativeFork;
 use super::progress::CallEnd;
@@ -37,6 +37,7 @@ pub(super) async fn fork(
         let only = (MessageId(result.0 - 1), result);
         copy(tx, row.id, into, only, Some(CallEnd::Interrupted.text())).await?;
     }
+    drop_last_summary(tx, into).await?;
     let lost = lost_word(tx, row, at, newest).await?;
     let context_source = settle(tx, row, into, native, lost).await?;
     let sql = "UPDATE sessions SET parent_session_id = $2, forked_from_message_id = $3, last_seq = $4, \

@@ -10,6 +10,7 @@ impl Reading {
     /// Ends the turn without the CLI. `other`: unless it is being ended for another reason.
     pub(in crate::claude) fn give_up(&mut self, other: EngineEvent) {
         if let Some(turn) = self.turn.take() {
+            self.tell_deliveries();
             self.has_leftovers |= turn.leaves_processes();
             self.put_off_questions();
             self.events.push_back(turn.ending.map_or(other, Ending::event));

@@ -15,6 +15,9 @@ use crate::contract::{EngineError, EngineEvent};
 /// How long a process may take to be ready: a long conversation on a busy host needs most of a minute.
 const STARTUP: Duration = Duration::from_mins(2);
 
+/// Within which time of one another the CLI tells of messages that the model is given together.
+pub(super) const TOGETHER: Duration = Duration::from_millis(50);
+
 /// How long a turn may take to end after an interrupt; then the process is killed.
 pub(super) const ENDING: Duration = Duration::from_secs(10);
 
