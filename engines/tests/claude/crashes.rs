@@ -226,6 +226,8 @@ async fn messages_that_were_answered_one_by_one_are_given_each_its_own_answer() 
     session.rest().await;
     host.oracle.wait_for(answered, TOO_LONG).await.unwrap();
     let native = session.native();
+    let is_answer = |line: &str| line.contains("\"type\":\"assistant\"") && line.contains("X = 9");
+    host.has_kept(&native, is_answer).await;
     session.close().await;
 
     let mut session = host.resume(&native).await;

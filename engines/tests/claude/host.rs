@@ -98,14 +98,19 @@ impl Host {
     /// Waits until the transcript has a call of a tool: the CLI writes it a moment after it runs the tool, and a process that is
     /// killed before leaves no trace of the call.
     pub(crate) async fn has_kept_a_call(&self, native: &str) {
+        self.has_kept(native, |line| line.contains("\"tool_use\"")).await;
+    }
+
+    /// Waits until the transcript has a line that is such.
+    pub(crate) async fn has_kept(&self, native: &str, is_such: impl Fn(&str) -> bool) {
         let native = Native { id: native.to_owned(), cwd: self.path("work") };
         let transcript = Transcripts::new(self.path("config")).path(&native);
         let kept = async {
-            while !fs::read_to_string(&transcript).is_ok_and(|text| text.contains("\"tool_use\"")) {
+            while !fs::read_to_string(&transcript).is_ok_and(|text| text.lines().any(&is_such)) {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(TOO_LONG, kept).await.expect("a call in the transcript");
+        tokio::time::timeout(TOO_LONG, kept).await.expect("a line in the transcript");
     }
 
     /// What the model was asked, oldest first.
