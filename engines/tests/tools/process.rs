@@ -150,6 +150,7 @@ async fn only_listed_variables_reach_a_process() {
         "GIVEN",
         TOKEN_VARIABLE,
         "ROUNDHOUSE_PROCESS_OWNER",
+        "ROUNDHOUSE_PROCESS_STARTER",
         "PWD",
         "OLDPWD",
         "SHLVL",

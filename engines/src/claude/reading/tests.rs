@@ -106,13 +106,31 @@ fn an_interrupt_that_came_too_early_is_repeated_and_what_comes_late_is_no_answer
     let mut reading = reading();
     reading.stop(Ending::Interrupted);
     reading.replies.clear();
-    assert_eq!(told(&mut reading, &[state("U1", "started")]), ["delivered m1"]);
+    assert!(told(&mut reading, &[state("U1", "started")]).is_empty(), "more may be given with it");
     assert_eq!(reading.replies.len(), 1);
     let late = [says("1", "all of it"), result(&["U1"], 0.5)];
     assert_eq!(
         told(&mut reading, &late),
-        ["delta", "message all of it", "used Some(500000000)", "interrupted"]
+        ["delivered m1", "delta", "message all of it", "used Some(500000000)", "interrupted"]
     );
+}
+
+#[test]
+fn messages_that_the_model_is_given_together_are_told_together() {
+    let mut reading = reading();
+    reading.wrote("U2".to_owned(), command("m2"));
+    reading.wrote("U3".to_owned(), command("m3"));
+    let together =
+        [state("U1", "started"), json!({"type": "user", "isReplay": true}), state("U2", "started")];
+    assert!(told(&mut reading, &together).is_empty());
+    let later = [says("1", "hi"), state("U3", "started"), says("2", "ho")];
+    assert_eq!(told(&mut reading, &later)[..2], ["delivered m1 m2", "delivered m3"]);
+    // Where nothing follows, silence tells as well.
+    reading.wrote("U4".to_owned(), command("m4"));
+    reading.read(Line::read(&state("U4", "started")));
+    assert!(reading.has_deliveries());
+    reading.tell_deliveries();
+    assert_eq!(told(&mut reading, &[]), ["delivered m4"]);
 }
 
 #[test]
