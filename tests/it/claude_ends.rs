@@ -1,5 +1,7 @@
 //! However a run of Claude Code ends, none of its processes is left.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::support::{
@@ -53,15 +55,17 @@ on!(a_worker_that_is_killed_between_two_turns_leaves_nothing: Embedded, Distribu
 async fn a_worker_that_is_killed_between_two_turns_leaves_nothing(kind: Kind) {
     let mut deployment = Deployment::with(kind, Options { workers: 1, ..options() }).await;
     let session = deployment.client().session_with("claude").await;
-    // Claude Code does not end by itself while this runs.
     deployment.client().says("claude", &session, "background 1000 then say never").await;
     let native = deployment.native_of(&session).await;
-    assert_eq!(clis(&native).len(), 1);
+    let [kept] = clis(&native)[..] else { panic!("no process is kept") };
+    // It does not end by itself.
+    kill(Pid::from_raw(kept.cast_signed()), Signal::SIGSTOP).unwrap();
 
     deployment.replace_worker().await;
 
     nothing_runs_for(&session).await;
     assert_eq!(clis(&native).len(), 0);
+    assert_eq!(deployment.client().says("claude", &session, "X = 1").await, "X = 1");
     deployment.end().await;
 }
 
