@@ -41,7 +41,7 @@ pub(crate) fn is_loopback(host: &str) -> bool {
 /// What other sections say that the HTTP side needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a request waits for the answer to a message sent while the agent worked.
+    /// How long a request waits until the model has a message that was sent while the agent worked.
     pub injection_timeout: Span,
     /// How long a JSON request waits for the answer to a message with a turn of its own.
     pub json_wait_timeout: Span,
