@@ -25,6 +25,7 @@ mod pairs;
 mod progress;
 mod rows;
 mod sessions;
+mod sweep;
 mod tx;
 mod workers;
 
