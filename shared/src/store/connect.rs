@@ -11,8 +11,8 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
-use super::db::Db;
-use super::{Store, StoreError};
+use super::db::{Db, Pools};
+use super::{Clock, Store, StoreError};
 
 static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
 static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
@@ -32,11 +32,14 @@ pub struct Settings {
     pub url: String,
     /// Most connections to Postgres; for SQLite, most readers.
     pub max_connections: u32,
+    /// A shift of the database's clock, for tests.
+    #[serde(skip)]
+    pub clock: Clock,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { url: "sqlite".to_owned(), max_connections: 16 }
+        Self { url: "sqlite".to_owned(), max_connections: 16, clock: Clock::default() }
     }
 }
 
@@ -45,12 +48,12 @@ impl Store {
     pub async fn connect(settings: &Settings, data_dir: &Path) -> Result<Self, StoreError> {
         let url = settings.url.as_str();
         let most = settings.max_connections.max(1);
-        let db = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+        let pools = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             let options = PgConnectOptions::from_str(url)
                 .map_err(|error| bad_url(url, &error))?
                 .options([("idle_in_transaction_session_timeout", PAUSE)]);
             // Lazily: a process must be able to start, and say what is down, while the database is away.
-            Db::Postgres(
+            Pools::Postgres(
                 PgPoolOptions::new()
                     .max_connections(most)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -70,14 +73,14 @@ impl Store {
                 crate::secret::masked_url(url)
             )));
         };
-        Ok(Self { db })
+        Ok(Self { db: Db { pools, clock: settings.clock.clone() } })
     }
 
     /// Brings the schema up to date. Processes that start together do it one after another.
     pub async fn migrate(&self) -> Result<(), StoreError> {
-        let done = match &self.db {
-            Db::Sqlite { write, .. } => migrate_sqlite(write).await,
-            Db::Postgres(pool) => POSTGRES.run(pool).await,
+        let done = match &self.db.pools {
+            Pools::Sqlite { write, .. } => migrate_sqlite(write).await,
+            Pools::Postgres(pool) => POSTGRES.run(pool).await,
         };
         done.map_err(|error| match error {
             MigrateError::Execute(error) => StoreError::Database(error),
@@ -93,17 +96,18 @@ impl Store {
     /// The database's time in milliseconds.
     pub async fn now_ms(&self) -> Result<i64, StoreError> {
         let row = self.db.first(self.db.dialect().clock, super::db::values![]).await?;
-        row.ok_or(StoreError::Database(sqlx::Error::RowNotFound))?.get("now_ms")
+        let now_ms = row.ok_or(StoreError::Database(sqlx::Error::RowNotFound))?.get("now_ms")?;
+        Ok(self.db.clock.read(now_ms))
     }
 
     /// Closes all connections.
     pub async fn close(&self) {
-        match &self.db {
-            Db::Sqlite { write, read } => {
+        match &self.db.pools {
+            Pools::Sqlite { write, read } => {
                 read.close().await;
                 write.close().await;
             }
-            Db::Postgres(pool) => pool.close().await,
+            Pools::Postgres(pool) => pool.close().await,
         }
     }
 }
@@ -128,7 +132,7 @@ fn sqlite_path(url: &str) -> Option<&str> {
     (!path.is_empty()).then_some(path)
 }
 
-async fn sqlite(file: &Path, readers: u32) -> Result<Db, StoreError> {
+async fn sqlite(file: &Path, readers: u32) -> Result<Pools, StoreError> {
     // NORMAL in WAL mode: a commit survives the death of any process; a power cut may take the last moments.
     let options = SqliteConnectOptions::new()
         .filename(file)
@@ -147,7 +151,7 @@ async fn sqlite(file: &Path, readers: u32) -> Result<Db, StoreError> {
     };
     let write = pool(1).connect_with(options.clone()).await?;
     let read = pool(readers).connect_with(options.read_only(false)).await?;
-    Ok(Db::Sqlite { write, read })
+    Ok(Pools::Sqlite { write, read })
 }
 
 fn bad_url(url: &str, error: &sqlx::Error) -> StoreError {

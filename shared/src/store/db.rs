@@ -11,11 +11,18 @@ use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{Arguments, ColumnIndex, Decode, Postgres, Sqlite, Transaction, Type};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{Clock, StoreError};
 
-/// A database and its pools.
+/// A database: its pools and its clock.
 #[derive(Debug, Clone)]
-pub(super) enum Db {
+pub(super) struct Db {
+    pub(super) pools: Pools,
+    pub(super) clock: Clock,
+}
+
+/// The pools of a database.
+#[derive(Debug, Clone)]
+pub(super) enum Pools {
     Sqlite {
         /// One connection: SQLite has one writer, and waiting here is fair where its own lock is not.
         write: SqlitePool,
@@ -163,19 +170,20 @@ fn postgres_arguments(values: Vec<Value<'_>>) -> Result<PgArguments, StoreError>
 impl Db {
     /// The texts of this database.
     pub(super) const fn dialect(&self) -> &'static Dialect {
-        match self {
-            Self::Sqlite { .. } => &SQLITE,
-            Self::Postgres(_) => &POSTGRES,
+        match &self.pools {
+            Pools::Sqlite { .. } => &SQLITE,
+            Pools::Postgres(_) => &POSTGRES,
         }
     }
 
     /// Starts a transaction that may write.
     pub(super) async fn begin(&self) -> Result<Tx, StoreError> {
-        Ok(match self {
+        let open = match &self.pools {
             // IMMEDIATE: a deferred transaction that reads first can fail when it comes to write.
-            Self::Sqlite { write, .. } => Tx::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
-            Self::Postgres(pool) => Tx::Postgres(pool.begin().await?),
-        })
+            Pools::Sqlite { write, .. } => Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
+            Pools::Postgres(pool) => Open::Postgres(pool.begin().await?),
+        };
+        Ok(Tx { open, clock: self.clock.clone() })
     }
 
     /// All rows of a query outside any transaction.
@@ -184,12 +192,12 @@ impl Db {
         sql: &'static str,
         values: Vec<Value<'_>>,
     ) -> Result<Vec<Row>, StoreError> {
-        Ok(match self {
-            Self::Sqlite { read, .. } => {
+        Ok(match &self.pools {
+            Pools::Sqlite { read, .. } => {
                 let rows = sqlx::query_with(sql, sqlite_arguments(values)?).fetch_all(read).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Self::Postgres(pool) => {
+            Pools::Postgres(pool) => {
                 let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(pool).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
@@ -207,7 +215,13 @@ impl Db {
 }
 
 /// A transaction that may write. Dropped, it is rolled back.
-pub(super) enum Tx {
+pub(super) struct Tx {
+    open: Open,
+    pub(super) clock: Clock,
+}
+
+/// A transaction of either database.
+enum Open {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
@@ -219,12 +233,12 @@ impl Tx {
         sql: &'static str,
         values: Vec<Value<'_>>,
     ) -> Result<Vec<Row>, StoreError> {
-        Ok(match self {
-            Self::Sqlite(tx) => {
+        Ok(match &mut self.open {
+            Open::Sqlite(tx) => {
                 let rows = sqlx::query_with(sql, sqlite_arguments(values)?).fetch_all(&mut **tx).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Self::Postgres(tx) => {
+            Open::Postgres(tx) => {
                 let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(&mut **tx).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
@@ -247,11 +261,11 @@ impl Tx {
 
     /// Runs a statement; returns how many rows it touched.
     pub(super) async fn run(&mut self, sql: &'static str, values: Vec<Value<'_>>) -> Result<u64, StoreError> {
-        Ok(match self {
-            Self::Sqlite(tx) => {
+        Ok(match &mut self.open {
+            Open::Sqlite(tx) => {
                 sqlx::query_with(sql, sqlite_arguments(values)?).execute(&mut **tx).await?.rows_affected()
             }
-            Self::Postgres(tx) => {
+            Open::Postgres(tx) => {
                 sqlx::query_with(sql, postgres_arguments(values)?).execute(&mut **tx).await?.rows_affected()
             }
         })
@@ -259,27 +273,28 @@ impl Tx {
 
     /// The database's time in milliseconds.
     pub(super) async fn now_ms(&mut self) -> Result<i64, StoreError> {
-        let clock = match self {
-            Self::Sqlite(_) => SQLITE.clock,
-            Self::Postgres(_) => POSTGRES.clock,
+        let clock = match &mut self.open {
+            Open::Sqlite(_) => SQLITE.clock,
+            Open::Postgres(_) => POSTGRES.clock,
         };
-        self.one(clock, values![]).await?.get("now_ms")
+        let now_ms = self.one(clock, values![]).await?.get("now_ms")?;
+        Ok(self.clock.read(now_ms))
     }
 
     /// Locks a session: its row as it is now, or `None` where there is no such session.
     pub(super) async fn lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
-        let sql = match self {
-            Self::Sqlite(_) => SQLITE.lock_session,
-            Self::Postgres(_) => POSTGRES.lock_session,
+        let sql = match &mut self.open {
+            Open::Sqlite(_) => SQLITE.lock_session,
+            Open::Postgres(_) => POSTGRES.lock_session,
         };
         self.first(sql, values![session]).await
     }
 
     /// Makes it so.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(tx) => tx.commit().await?,
-            Self::Postgres(tx) => tx.commit().await?,
+        match self.open {
+            Open::Sqlite(tx) => tx.commit().await?,
+            Open::Postgres(tx) => tx.commit().await?,
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 mod admit;
 mod cancel;
 mod children;
+mod clock;
 mod connect;
 mod cut;
 mod db;
@@ -34,6 +35,7 @@ use crate::code::{Code, HasCode};
 pub use admit::{Admission, Admitted, Idempotency, NewSession, Target};
 pub use cancel::Cancelled;
 pub use children::Spawn;
+pub use clock::Clock;
 pub use connect::Settings;
 pub use cut::DeletedMessage;
 pub use doomed::{Doomed, DoomedNative};

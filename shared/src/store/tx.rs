@@ -92,7 +92,7 @@ pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, Stor
         lease_expires_ms: row.get("lease_expires_ms")?,
         active_turn: row.get::<Option<uuid::Uuid>>("active_turn_id")?.map(TurnId),
         cancel_turn: row.get::<Option<uuid::Uuid>>("cancel_turn_id")?.map(TurnId),
-        now_ms: row.get("now_ms")?,
+        now_ms: tx.clock.read(row.get("now_ms")?),
     })
 }
 

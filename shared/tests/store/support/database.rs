@@ -58,7 +58,7 @@ impl Database {
             Server::Sqlite => ("sqlite".to_owned(), sqlite(folder.path().join("roundhouse.db"))),
             Server::Postgres => postgres().await,
         };
-        let settings = Settings { url, max_connections: 8 };
+        let settings = Settings { url, max_connections: 8, ..Settings::default() };
         let store = Store::connect(&settings, folder.path()).await.unwrap();
         Self { store, settings, folder, raw }
     }
