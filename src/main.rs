@@ -5,6 +5,7 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod hardening;
 mod http;
 mod patience;
 mod terminal;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    // What is wrong with it is told once there is a log.
+    let _ = hardening::close();
     let cli = cli::Cli::parse();
     // Fails only where one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use crate::cli::{ApiFlags, Cli, Command, Common, WorkerFlags};
 use crate::client;
 use crate::config::{Environment, Flag, Loaded, Role, load};
+use crate::hardening;
 use crate::terminal::{chain, complain};
 use crate::wiring::StartError;
 
@@ -57,6 +58,7 @@ async fn up(common: &Common, api: ApiFlags, worker: WorkerFlags) -> Result<(), S
     let loaded = read(common, [listen(api), slots(worker)])?;
     loaded.check_role(Role::Up)?;
     loaded.init_log()?;
+    hardening::warn_where_open();
     up::run(loaded).await
 }
 
@@ -71,6 +73,7 @@ async fn work(common: &Common, worker: WorkerFlags) -> Result<(), StartError> {
     let loaded = read(common, [slots(worker)])?;
     loaded.check_role(Role::Worker)?;
     loaded.init_log()?;
+    hardening::warn_where_open();
     worker::run(loaded).await
 }
 

@@ -200,6 +200,7 @@ impl Ready {
         until_stop(Box::pin(sweeper::run(worker.clone())));
         until_stop(Box::pin(warm::run(worker.clone())));
         until_stop(Box::pin(collector::run(worker.clone())));
+        until_stop(Box::pin(roundhouse_engines::process::reap_strays()));
         let listener = worker.lifecycle.spawn(listener::run(worker.clone()));
         let stopping = worker.lifecycle.spawn({
             let worker = worker.clone();

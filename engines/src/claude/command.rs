@@ -113,7 +113,7 @@ fn environment(settings: &Settings) -> Environment {
     set.push(("CLAUDE_CONFIG_DIR".into(), settings.config_dir.clone().into()));
     // Where the output of background commands is found again, to be deleted with their session.
     set.push(("CLAUDE_CODE_TMPDIR".into(), settings.config_dir.join(TEMPORARY).into()));
-    Environment { pass: Vec::new(), set }
+    Environment { pass: Vec::new(), set }.with_safe_git()
 }
 
 /// Writes the MCP servers where only we can read them: their keys must not stand in a command line. Blocks.

@@ -50,7 +50,7 @@ pub(super) async fn open(settings: &Settings) -> Result<Opened, String> {
             let set = environment.iter().map(|(name, value)| (name.into(), value.reveal().into())).collect();
             let spec = Spec {
                 args: args.iter().map(Into::into).collect(),
-                environment: Environment { pass: Vec::new(), set },
+                environment: Environment { pass: Vec::new(), set }.with_safe_git(),
                 stdin: Stdin::Piped,
                 ..Spec::new(program, cwd)
             };

@@ -2,13 +2,19 @@
 //!
 //! A [`Process`] leads a session and a process group of its own and sees an environment made from an allow-list.
 //! It ends as a tree: [`Process::end`], or dropping it, kills the process and everything it started, also what has
-//! left its group. What belongs to the tree is found by its session, by descent and by a random token in its
-//! environment; the token also finds what a crash of ours has left behind ([`kill_leftovers`], [`kill_orphans`]).
+//! left its group. What belongs to the tree is found by its session, by descent, by a random token in its environment,
+//! and by a mark that it inherits whatever it does to its environment (`mark`). The token also finds what a crash of ours
+//! has left behind ([`kill_leftovers`], [`kill_orphans`]).
 //!
-//! What this cannot find: a process that has left the session, has emptied its environment *and* has outlived its
-//! parent before anyone looked. Where there is no `/proc`, only the process group is killed.
+//! We are the subreaper of all that we start (`prctl(2)`, `PR_SET_CHILD_SUBREAPER`): a process whose parent has ended
+//! becomes a child of ours, so it stays a descendant, and we reap it ([`reap_strays`]).
+//!
+//! What this cannot find: a process that has left the session, has emptied its environment *and* has changed its mark on
+//! purpose; and after a crash of ours, one that has emptied its environment. Where there is no `/proc`, only the process
+//! group is killed.
 
 mod environment;
+mod mark;
 mod orphans;
 mod tail;
 mod tree;
@@ -17,17 +23,21 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Once;
 use std::time::Duration;
 
+use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessSession};
 use tokio::net::unix::pipe::Receiver;
 pub use tokio::process::ChildStdin;
 use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub use self::environment::Environment;
+use self::mark::Mark;
 pub use self::orphans::kill_orphans;
 use self::tail::Tail;
 use self::tree::Tree;
@@ -47,6 +57,9 @@ const DEATH_WAIT: Duration = Duration::from_secs(5);
 
 /// How long the last of standard error is read after that. Longer only if something has escaped.
 const LAST_READ: Duration = Duration::from_millis(500);
+
+/// How long after a child's end we look for strays to reap.
+const REAP_DELAY: Duration = Duration::from_secs(1);
 
 /// What the process's standard output gives.
 pub type Output = Receiver;
@@ -147,10 +160,12 @@ impl Process {
         if !spec.cwd.is_dir() {
             return Err(SpawnError::NoWorkingDirectory(spec.cwd));
         }
-        let token = Uuid::now_v7();
+        adopt_orphans();
+        let (token, mark) = (Uuid::now_v7(), Mark::random());
         let (output, writer) = pipe()?;
         let (error, mut command) = command(&spec, token, writer)?;
-        let child = command.spawn().map_err(|error| match error.kind() {
+        let child = mark::spawn(mark, || command.spawn(), |child| child.id());
+        let child = child.map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => SpawnError::ProgramMissing(spec.program),
             _ => SpawnError::Refused(error),
         });
@@ -158,7 +173,7 @@ impl Process {
         drop(command);
         // Its own handling of the group is not used: as process 1 it would wait for what the shell left behind.
         let mut child = child?.into_inner();
-        let tree = Tree::new(child.id().unwrap_or_default(), token);
+        let tree = Tree::new(child.id().unwrap_or_default(), token, mark);
 
         let tail = Tail::default();
         let mut drain = JoinSet::new();
@@ -216,6 +231,7 @@ impl Process {
             tracing::warn!(pid = self.tree.record.pid, "killed processes are still there");
         }
         self.has_ended = true;
+        let _ = tokio::task::spawn_blocking(tree::reap_strays).await;
         let _ = tokio::time::timeout(LAST_READ, self.drain.join_next()).await;
         let leader = self.tree.record.pid;
         Ended { status, others_killed: killed.iter().filter(|process| process.pid != leader).count() }
@@ -227,6 +243,27 @@ impl Drop for Process {
         if !self.has_ended {
             self.tree.kill(&[]);
         }
+    }
+}
+
+/// Makes us the parent of everything that we start and that loses its own parent.
+fn adopt_orphans() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        if let Err(error) = prctl::set_child_subreaper(true) {
+            tracing::warn!(%error, "what leaves its session cannot be held together with its run");
+        }
+    });
+}
+
+/// Reaps, as long as it is polled, processes that were handed to us because their parent ended, and have ended since.
+/// Without it they stay as zombies until the next [`Process`] ends.
+pub async fn reap_strays() {
+    let Ok(mut ended) = signal(SignalKind::child()) else { return };
+    while ended.recv().await.is_some() {
+        // One look for all that end together.
+        tokio::time::sleep(REAP_DELAY).await;
+        let _ = tokio::task::spawn_blocking(tree::reap_strays).await;
     }
 }
 

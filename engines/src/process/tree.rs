@@ -1,6 +1,6 @@
 //! Finding and killing processes that belong together, through `/proc`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use uuid::Uuid;
 
+use super::mark::{self, Mark};
 use super::{OWNER_VARIABLE, TOKEN_VARIABLE};
 
 /// How often we look again for processes that were started while we killed.
@@ -63,7 +64,7 @@ pub(super) fn kill_marked(variable: &str, owns: impl Fn(&str) -> bool) -> usize 
 
 /// When a process that runs was started, in ticks since boot.
 pub(super) fn starts(pid: u32) -> Option<u64> {
-    look(pid).filter(|(_, state)| *state == State::Alive).map(|(seen, _)| seen.start_time)
+    look(pid).filter(|(_, state)| *state == Status::Alive).map(|(seen, _)| seen.start_time)
 }
 
 /// A process, as `/proc` showed it.
@@ -73,20 +74,21 @@ pub(super) struct Seen {
     parent: u32,
     group: u32,
     session: u32,
-    start_time: u64,
+    pub(super) start_time: u64,
 }
 
 /// A process that we have started, and all that it starts.
 #[derive(Debug, Clone)]
 pub(super) struct Tree {
     pub(super) record: Record,
+    mark: Mark,
 }
 
 impl Tree {
     /// To be called before the process is reaped.
-    pub(super) fn new(pid: u32, token: Uuid) -> Self {
+    pub(super) fn new(pid: u32, token: Uuid, mark: Mark) -> Self {
         let start_time = look(pid).map(|(seen, _)| seen.start_time);
-        Self { record: Record { pid, start_time, token } }
+        Self { record: Record { pid, start_time, token }, mark }
     }
 
     /// Who of the tree lives.
@@ -94,6 +96,8 @@ impl Tree {
         let leader = self.record.pid;
         let mark = [format!("{TOKEN_VARIABLE}={}", self.record.token)];
         let all = scan();
+        // Whoever has lost its parent is a child of ours: we are the subreaper of all that we start.
+        let below_us: HashSet<u32> = below(&all, std::process::id());
         // A pid is not given away while a group or a session has its number: if it is another process by now, the
         // session is gone, and what has its number is none of ours.
         let reused =
@@ -101,7 +105,8 @@ impl Tree {
         members(&all, |seen| {
             let is_older = Some(seen.start_time) < self.record.start_time;
             let is_near = !reused && (seen.session == leader || seen.group == leader);
-            is_near || (!is_older && carries(seen, &mark))
+            let is_marked = || below_us.contains(&seen.pid) && Mark::of(seen.pid) == Some(self.mark);
+            is_near || (!is_older && (carries(seen, &mark) || is_marked()))
         })
     }
 
@@ -129,10 +134,10 @@ pub(super) async fn gone(killed: &[Seen]) {
         for seen in killed {
             match look(seen.pid) {
                 Some((now, state)) if now.start_time == seen.start_time => {
-                    if state == State::Dead && now.parent == us {
+                    if state == Status::Dead && now.parent == us {
                         let _ = to_pid(seen.pid).map(|pid| waitpid(pid, Some(WaitPidFlag::WNOHANG)));
                     }
-                    left |= state == State::Alive;
+                    left |= state == Status::Alive;
                 }
                 _ => {}
             }
@@ -174,7 +179,7 @@ impl Seen {
 
 /// Kills exactly this process: not one that has got its pid since, and not one that is dead already.
 fn slay(seen: &Seen) -> bool {
-    let is_same = look(seen.pid).is_some_and(|(now, state)| now.is(seen) && state == State::Alive);
+    let is_same = look(seen.pid).is_some_and(|(now, state)| now.is(seen) && state == Status::Alive);
     is_same && to_pid(seen.pid).is_some_and(|pid| kill(pid, Signal::SIGKILL) != Err(Errno::ESRCH))
 }
 
@@ -192,36 +197,64 @@ fn members(all: &[Seen], belongs: impl Fn(&Seen) -> bool) -> Vec<Seen> {
     inside
 }
 
+/// The descendants of a process.
+fn below(all: &[Seen], pid: u32) -> HashSet<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for seen in all {
+        children.entry(seen.parent).or_default().push(seen.pid);
+    }
+    let (mut found, mut next) = (HashSet::new(), vec![pid]);
+    while let Some(parent) = next.pop() {
+        // `/proc` is not read in one moment, so a circle is possible.
+        next.extend(
+            children.remove(&parent).unwrap_or_default().into_iter().filter(|pid| found.insert(*pid)),
+        );
+    }
+    found
+}
+
+/// Reaps the dead that were handed to us when their parent ended, and nobody else's children.
+pub(super) fn reap_strays() {
+    let us = std::process::id();
+    let dead = || {
+        let is_ours = |(seen, status): &(Seen, Status)| seen.parent == us && *status == Status::Dead;
+        entries().filter(is_ours).map(|(seen, _)| seen.pid).collect()
+    };
+    mark::reap_strays(dead, |pid| {
+        let _ = to_pid(pid).map(|pid| waitpid(pid, Some(WaitPidFlag::WNOHANG)));
+    });
+}
+
 /// All living processes.
 fn scan() -> Vec<Seen> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter_map(look)
-        .filter(|(_, state)| *state == State::Alive)
-        .map(|(seen, _)| seen)
-        .collect()
+    entries().filter(|(_, status)| *status == Status::Alive).map(|(seen, _)| seen).collect()
+}
+
+fn entries() -> impl Iterator<Item = (Seen, Status)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter_map(look)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+pub(super) enum Status {
     Alive,
     /// Ended, and perhaps not yet reaped.
     Dead,
 }
 
-fn look(pid: u32) -> Option<(Seen, State)> {
+/// What `/proc` shows of a process.
+pub(super) fn look(pid: u32) -> Option<(Seen, Status)> {
     parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Reads a line of `/proc/PID/stat` (`proc_pid_stat(5)`). The name may contain anything, also `)`.
-fn parse(pid: u32, stat: &[u8]) -> Option<(Seen, State)> {
+fn parse(pid: u32, stat: &[u8]) -> Option<(Seen, Status)> {
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields: Vec<&str> = str::from_utf8(&stat[end + 1..]).ok()?.split_ascii_whitespace().collect();
     // The first of them is field 3 of the manual's list.
     let number = |field: usize| fields.get(field - 3).and_then(|text| text.parse::<u64>().ok());
     let id = |field: usize| number(field).and_then(|value| u32::try_from(value).ok());
-    let state = if matches!(*fields.first()?, "Z" | "X" | "x") { State::Dead } else { State::Alive };
+    let state = if matches!(*fields.first()?, "Z" | "X" | "x") { Status::Dead } else { Status::Alive };
     let seen = Seen { pid, parent: id(4)?, group: id(5)?, session: id(6)?, start_time: number(22)? };
     Some((seen, state))
 }
@@ -259,7 +292,7 @@ mod tests {
         let stat = b"42 (a) b) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 1 2 3\n";
         let (seen, state) = parse(42, stat).unwrap();
         assert_eq!(seen, Seen { pid: 42, parent: 7, group: 8, session: 9, start_time: 12_345 });
-        assert_eq!(state, State::Alive);
+        assert_eq!(state, Status::Alive);
         assert_eq!(parse(42, b"42 (a) Z 7"), None);
     }
 

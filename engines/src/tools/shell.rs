@@ -73,7 +73,7 @@ fn start(input: Value, context: &ToolContext, settings: &Settings) -> Result<(Pr
     let spawn = |shell: &str| {
         Process::spawn(Spec {
             args: vec!["-c".into(), input.command.clone().into()],
-            environment: settings.environment.clone(),
+            environment: settings.environment.clone().with_safe_git(),
             owner: context.owner.clone(),
             streams: Streams::Merged,
             ..Spec::new(shell, &context.cwd)

@@ -4,8 +4,10 @@
 
 mod confinement;
 mod files;
+mod git;
 mod lists;
 mod process;
 mod shell;
 mod shell_ends;
+mod strays;
 mod support;

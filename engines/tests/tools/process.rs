@@ -19,6 +19,7 @@ const TREES: &[(&str, &str)] = &[
     ("an orphan", "(sleep 1000 & echo $!); exec sleep 1000"),
     ("an orphan in a session of its own", "(setsid sleep 1000 & echo $!); exec sleep 1000"),
     ("an orphan without an environment", "(env -i sleep 1000 & echo $!); exec sleep 1000"),
+    ("an orphan that has left all of that", "(env -i setsid sleep 1000 & echo $!); exec sleep 1000"),
     (
         "a stopped child",
         "sleep 1000 & until grep -qx sleep /proc/$!/comm; do :; done; kill -STOP $!; echo $!; wait",
