@@ -36,6 +36,7 @@ mod mailbox;
 mod mcp;
 mod meanwhile;
 mod meanwhile_ends;
+mod native_behind;
 mod native_cut;
 mod native_cut_odd;
 mod native_cut_processes;

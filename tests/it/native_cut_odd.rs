@@ -39,37 +39,6 @@ async fn without_anchors_the_messages_are_told_again(kind: Kind) {
     deployment.end().await;
 }
 
-on!(a_copy_that_cannot_be_made_changes_nothing: Embedded, Distributed);
-async fn a_copy_that_cannot_be_made_changes_nothing(kind: Kind) {
-    let deployment = Deployment::of(kind, Engine::Claude).await;
-    let (client, other) = (deployment.client(), deployment.other());
-    let session = client.counted_to_eleven(AGENT).await;
-    let at = client.id_of(&session, "X = 6").await;
-    let transcript = deployment.transcript(&native_of(client, &session).await);
-    let (messages, before) = (client.counts(&session).await, client.session(&session).await);
-    let aside = transcript.with_extension("aside");
-
-    for broken in ["garbage\n", ""] {
-        fs::rename(&transcript, &aside).unwrap();
-        fs::write(&transcript, broken).unwrap();
-        assert_eq!(other.trim(&session, at).await.code(), "500 CLAUDE_FORK_FAILED");
-        let refused = other.fork(&session, &json!({ "upToMessageId": at })).await;
-        assert_eq!(refused.code(), "500 CLAUDE_FORK_FAILED");
-        fs::rename(&aside, &transcript).unwrap();
-
-        assert_eq!(client.items("/sessions").await.len(), 1, "nothing was created");
-        assert_eq!(client.counts(&session).await, messages);
-        let after = client.session(&session).await;
-        for same in ["nativeSessionId", "historyVersion", "status", "usage"] {
-            assert_eq!(after[same], before[same], "{same}");
-        }
-    }
-    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 11");
-    client.trim_natively(&session, at).await;
-    assert_eq!(deployment.recalls(client, AGENT, &session).await, "X = 6");
-    deployment.end().await;
-}
-
 on!(what_cannot_be_deleted_is_no_clients_business: Embedded);
 async fn what_cannot_be_deleted_is_no_clients_business(kind: Kind) {
     let deployment = Deployment::of(kind, Engine::Claude).await;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use roundhouse_engines::contract::{self, Engine, Native};
+use roundhouse_engines::contract::{self, Engine, EngineError, Native};
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{Anchor, Cut, EngineKind, EventKind, Fork, Lease, Scope, SessionId};
 use roundhouse_shared::problem::{Problem, chain};
@@ -94,7 +94,18 @@ async fn prepare(worker: &Worker, run: &Run, work: &Work) -> Result<WorkEnd, Sto
             end_processes(worker, run, work).await;
             WorkEnd::Ready { native: Some(native), cwd: copy.cwd }
         }
-        Err(why) => {
+        // It has not what is displayed: the next turn is given the stored messages.
+        Err(error @ (EngineError::ResumeDropped(_) | EngineError::Behind(_))) => {
+            tracing::warn!(session.id = %session, engine = %work.engine, %error, "a cut goes on without the native session");
+            if asked.is_some_and(|fork| fork.require_anchor) {
+                WorkEnd::Failed(Problem::with_detail(Code::NoForkAnchor, error.to_string()))
+            } else {
+                end_processes(worker, run, work).await;
+                WorkEnd::Ready { native: None, cwd: copy.cwd }
+            }
+        }
+        Err(error) => {
+            let why = error.to_string();
             tracing::warn!(session.id = %session, engine = %work.engine, why, "a conversation was not copied");
             WorkEnd::Failed(Problem::with_detail(work.engine.fork_failed(), why))
         }
@@ -119,7 +130,7 @@ async fn copy_native(
     work: &Work,
     anchor: &Anchor,
     copy: &DoomedNative,
-) -> Result<NativeFork, String> {
+) -> Result<NativeFork, EngineError> {
     let title = match &work.cut {
         Cut::Fork(Fork { title: Some(title), .. }) => Some(title.clone()),
         _ => work.title.clone(),
@@ -131,8 +142,8 @@ async fn copy_native(
         title,
     };
     let forked = timeout(FORK_WAIT, engine.fork(fork)).await;
-    let forked = forked.map_err(|_| format!("the copy was not made within {FORK_WAIT:?}"))?;
-    let anchors = forked.map_err(|error| error.to_string())?.anchors;
+    let too_late = |_| EngineError::ForkFailed(format!("the copy was not made within {FORK_WAIT:?}"));
+    let anchors = forked.map_err(too_late)??.anchors;
     Ok(NativeFork {
         source: anchor.native.clone(),
         native: copy.native.clone(),

@@ -69,6 +69,7 @@ pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
     let spec = OpenSession {
         session: session.to_string(),
         native_session: mail.native_session.clone(),
+        anchor: None,
         model: mail.model.clone(),
         cwd: workspace(worker, session, &mail.cwd),
         owner: Some(owner(session, run.lease.token)),
@@ -109,16 +110,21 @@ async fn native(
         return Ok(Opened { untold, ..opened });
     }
     // What another worker of this host has kept warm would be a second process on one conversation.
-    if spec.native_session.is_some() {
+    if let Some(native) = &spec.native_session {
         end_owned(lease.session, LeaseToken(lease.token.0 - 1)).await;
+        let (engine, turn) = (mail.engine, mail.turn);
+        spec.anchor = persist(run, || store.newest_anchor(engine, lease.session, native, turn)).await?;
     }
-    let opened = engine.open(spec.clone()).await;
-    let (opened, is_dropped) = match opened {
-        Err(EngineError::ResumeDropped(why)) if spec.native_session.take().is_some() => {
-            tracing::warn!(session.id = %lease.session, why, "the native session is gone; opening another");
-            (engine.open(spec.clone()).await?, true)
+    let (opened, reset) = match engine.open(spec.clone()).await {
+        Ok(opened) => (opened, None),
+        Err(error) => {
+            // Without a native session nothing can be lost of one.
+            let reason = spec.native_session.take().and_then(|_| reset_reason(&error));
+            let Some(reason) = reason else { return Err(error.into()) };
+            tracing::warn!(session.id = %lease.session, %error, reason, "the conversation begins anew");
+            spec.anchor = None;
+            (engine.open(spec.clone()).await?, Some(reason))
         }
-        other => (other?, false),
     };
     let (source, context) = if spec.native_session.is_some() {
         (ContextSource::Native, Vec::new())
@@ -126,9 +132,9 @@ async fn native(
         let mut context = persist(run, || store.context(lease.session)).await?;
         context.retain(|entry| entry.turn != Some(mail.turn));
         let source = if context.is_empty() { ContextSource::Empty } else { ContextSource::Replay };
-        if is_dropped && !context.is_empty() {
+        if let Some(reason) = reset.filter(|_| !context.is_empty()) {
             let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
-            outbox.push(Standing::Running, scope, EventKind::ContextReset { reason: "resume_dropped" });
+            outbox.push(Standing::Running, scope, EventKind::ContextReset { reason });
         }
         (source, context)
     };
@@ -138,6 +144,15 @@ async fn native(
         spec.native_session = Some(id);
     }
     Ok(given(opened, spec, capabilities, source, context, messages, earlier))
+}
+
+/// Why a session begins anew with its stored messages, where it has to because of this error.
+const fn reset_reason(error: &EngineError) -> Option<&'static str> {
+    match error {
+        EngineError::ResumeDropped(_) => Some("resume_dropped"),
+        EngineError::Behind(_) => Some("transcript_behind"),
+        _ => None,
+    }
 }
 
 fn given(

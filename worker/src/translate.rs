@@ -161,9 +161,10 @@ fn anchored(anchor: Option<String>, native: Option<&str>) -> Option<Anchor> {
 pub(crate) fn problem(error: &EngineError) -> Problem {
     let code = match error {
         EngineError::Unavailable(_) => Code::EngineUnavailable,
-        // Whoever forks or resumes answers these two themselves; anywhere else they are failures like others.
+        // Whoever forks or resumes answers these three themselves; anywhere else they are failures like others.
         EngineError::ForkFailed(_)
         | EngineError::ResumeDropped(_)
+        | EngineError::Behind(_)
         | EngineError::Died { .. }
         | EngineError::Provider { .. }
         | EngineError::NoProgress { .. }

@@ -129,7 +129,7 @@ impl Engine for ClaudeCli {
     async fn fork(&self, fork: Fork) -> Result<Forked, EngineError> {
         let agent = Arc::clone(&self.agent);
         let failed = |error: EngineError| match error {
-            EngineError::ForkFailed(_) => error,
+            EngineError::ForkFailed(_) | EngineError::ResumeDropped(_) | EngineError::Behind(_) => error,
             other => EngineError::ForkFailed(other.to_string()),
         };
         blocking(move || agent.transcripts.fork(&fork)).await.map_err(failed)

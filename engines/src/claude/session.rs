@@ -19,8 +19,8 @@ use super::reading::Reading;
 use super::turn::{Command, Ending, Turn};
 use super::{Agent, failure, input};
 use crate::contract::{
-    Answer, Earlier, EngineError, EngineEvent, EngineSession, Injected, InputMessage, Native, OpenSession,
-    TurnDone, TurnInput,
+    Answer, AssistantMessage, Earlier, EngineError, EngineEvent, EngineSession, Injected, InputMessage,
+    Native, OpenSession, TurnDone, TurnInput,
 };
 
 pub(super) struct Session {
@@ -104,7 +104,12 @@ impl EngineSession for Session {
         if !context.is_empty() {
             self.seed(context).await?;
         } else if self.link.as_ref().is_none_or(Link::has_ended) {
-            let begins = if self.has_transcript().await { Begins::Resumed } else { Begins::New };
+            // A process that was kept may have ended since: the transcript has to have what it knew.
+            let begins = match self.check().await {
+                Ok(()) => Begins::Resumed,
+                Err(EngineError::ResumeDropped(_)) if self.spec.anchor.is_none() => Begins::New,
+                Err(error) => return Err(error),
+            };
             self.start(begins).await?;
         }
         let Continuation { events, usage, iterations, delivered, mut unsent, is_open, .. } =
@@ -146,6 +151,9 @@ impl EngineSession for Session {
             if let Some(event) = self.reading.events.pop_front() {
                 if event.ends_turn() {
                     self.ends_by = None;
+                }
+                if let EngineEvent::MessageDone(AssistantMessage { anchor: Some(anchor), .. }) = &event {
+                    self.spec.anchor = Some(anchor.clone());
                 }
                 return event;
             }

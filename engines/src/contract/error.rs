@@ -11,6 +11,9 @@ pub enum EngineError {
     /// The native session is not there, or the engine does not take it.
     #[error("the engine has lost the conversation: {0}")]
     ResumeDropped(String),
+    /// The native session is there, and lacks something that is stored of it.
+    #[error("the engine's conversation lacks what is stored of it: {0}")]
+    Behind(String),
     /// A native session could not be copied.
     #[error("the conversation could not be copied: {0}")]
     ForkFailed(String),

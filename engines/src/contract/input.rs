@@ -12,6 +12,9 @@ pub struct OpenSession {
     pub session: String,
     /// The engine's own conversation, when there is one already.
     pub native_session: Option<String>,
+    /// The newest anchor that is stored of that conversation, but for those of the turn that is to run: the engine checks
+    /// that its conversation has it. Engines without native sessions ignore it.
+    pub anchor: Option<String>,
     /// The session's own choice of a model; `None`: the agent's.
     pub model: Option<String>,
     /// The session's working directory.

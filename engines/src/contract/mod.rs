@@ -35,15 +35,17 @@ pub trait Engine: Send + Sync {
     /// Opens one session. Nothing is sent to a model before [`EngineSession::send`].
     ///
     /// # Errors
-    /// [`EngineError::ResumeDropped`] where the native session that is asked for is not there: nothing was started, and
-    /// the session can be opened without one.
+    /// [`EngineError::ResumeDropped`] where the native session that is asked for is not there, and [`EngineError::Behind`]
+    /// where it lacks [`OpenSession::anchor`] or what came before it: nothing was started, and the session can be opened
+    /// without one.
     async fn open(&self, spec: OpenSession) -> Result<Box<dyn EngineSession>, EngineError>;
 
     /// Copies a native session up to a point into a new one, which is complete on disk when this returns. The source stays
     /// as it is.
     ///
     /// # Errors
-    /// [`EngineError::ForkFailed`]: nothing of the copy is left.
+    /// [`EngineError::ForkFailed`]: nothing of the copy is left. [`EngineError::ResumeDropped`] and [`EngineError::Behind`]
+    /// where the source is not there or lacks what is to be copied: the stored messages have to do.
     async fn fork(&self, _fork: Fork) -> Result<Forked, EngineError> {
         Err(EngineError::ForkFailed("this engine keeps no conversations of its own".to_owned()))
     }

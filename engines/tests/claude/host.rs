@@ -89,6 +89,7 @@ impl Host {
         OpenSession {
             session: Uuid::now_v7().to_string(),
             native_session: native.map(str::to_owned),
+            anchor: None,
             model: None,
             cwd: self.path("work"),
             owner: None,

@@ -97,8 +97,14 @@ async fn wrong_settings_are_refused_at_the_start() {
     }
 
     let no_model = engine(Settings { model: String::new(), ..good });
-    let spec =
-        OpenSession { session: "s".into(), native_session: None, model: None, cwd: "/".into(), owner: None };
+    let spec = OpenSession {
+        session: "s".into(),
+        native_session: None,
+        anchor: None,
+        model: None,
+        cwd: "/".into(),
+        owner: None,
+    };
     let error = no_model.open(spec).await.err().unwrap();
     assert_eq!(error.to_string(), "the engine is unavailable: no model is configured");
 }

@@ -33,6 +33,7 @@ pub(crate) async fn open(engine: &OpenAi) -> Box<dyn EngineSession> {
     let spec = OpenSession {
         session: "s".to_owned(),
         native_session: None,
+        anchor: None,
         model: None,
         cwd: PathBuf::from("/"),
         owner: None,

@@ -136,8 +136,9 @@ async fn broken_lines_are_passed_over() {
     assert_eq!(answered(&turn.id), "X = 5");
     let (at, into) = (turn.anchor, place.session());
     let fork = Fork { source: native.clone(), at, into: into.clone(), title: None };
-    assert!(matches!(place.transcripts().fork(&fork), Err(EngineError::ForkFailed(_))));
+    assert!(matches!(place.transcripts().fork(&fork), Err(EngineError::Behind(_))));
     assert!(!place.transcripts().exists(&into));
+    assert_eq!(place.transcripts().check(&native, Some(&turn.id)), Ok(()), "the CLI reads it");
 }
 
 #[tokio::test]

@@ -163,7 +163,11 @@ async fn what_cannot_be_copied_leaves_nothing() {
     let fork = |source: &Native, at: &str, into: &Native| {
         let fork = Fork { source: source.clone(), at: at.to_owned(), into: into.clone(), title: None };
         match place.transcripts().fork(&fork) {
-            Err(EngineError::ForkFailed(reason)) => reason,
+            Err(
+                EngineError::ForkFailed(reason)
+                | EngineError::Behind(reason)
+                | EngineError::ResumeDropped(reason),
+            ) => reason,
             other => panic!("{other:?}"),
         }
     };

@@ -69,7 +69,7 @@ async fn links_to_what_is_not_copied() {
         entry(4, Some(3), "assistant", model("behind progress")),
         entry(5, Some(4), "assistant", json!({"isSidechain": true})),
         entry(6, Some(5), "user", user("behind a side chain")),
-        entry(7, Some(99), "user", user("behind nothing")),
+        entry(7, None, "user", user("behind nothing")),
         entry(
             8,
             Some(7),

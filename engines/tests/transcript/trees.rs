@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::place::Place;
 
-/// An entry: what it is, and how many entries before it its parent is (0: none; else perhaps before the first).
+/// An entry: what it is, and how many entries before it its parent is (0, or one before the first: none).
 fn shapes() -> impl Strategy<Value = Vec<(usize, usize, bool)>> {
     prop::collection::vec((0..6_usize, 0..4_usize, prop::bool::weighted(0.1)), 1..40)
 }
@@ -21,7 +21,7 @@ fn uuid(index: usize) -> String {
 
 fn tree(session: &str, shapes: &[(usize, usize, bool)]) -> Vec<Value> {
     let line = |(index, (kind, back, is_side)): (usize, &(usize, usize, bool))| {
-        let parent = (*back > 0).then(|| index.checked_sub(*back).map_or_else(|| uuid(999), uuid));
+        let parent = index.checked_sub(*back).filter(|_| *back > 0).map(uuid);
         let role = if KINDS[*kind] == "assistant" { "assistant" } else { "user" };
         json!({
             "type": KINDS[*kind], "uuid": uuid(index), "parentUuid": parent, "isSidechain": is_side,

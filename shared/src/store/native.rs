@@ -1,12 +1,13 @@
 //! Engines' own conversations: which one a session has, and what a turn has come to that an engine goes on with.
 
 use super::db::values;
+use super::doomed::doom_own;
 use super::messages::{NewMessage, insert_message};
 use super::progress::{count_call, count_messages};
 use super::rows::json;
 use super::tx::SessionTx;
 use super::{Store, StoreError, WrittenMessage};
-use crate::domain::{EngineKind, Lease, Message, Role, TurnId, Usage};
+use crate::domain::{EngineKind, Lease, Message, Role, SessionId, TurnId, Usage};
 
 /// What a turn has come to so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,15 +24,37 @@ pub struct SoFar {
 
 impl Store {
     /// Gives a session the native session that its engine has opened on `host`, before anything is said in it: whoever
-    /// takes over finds it.
+    /// takes over finds it. The one that it had is deleted where its files are: nothing refers to it any more.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was written.
     pub async fn adopt_native(&self, lease: &Lease, native: &str, host: &str) -> Result<(), StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        if row.native_session.as_deref() != Some(native) {
+            doom_own(&mut tx, &row).await?;
+        }
         let sql = "UPDATE sessions SET native_session_id = $2, native_host = $3 WHERE id = $1";
         tx.run(sql, values![row.id.0, native, host]).await?;
         tx.commit().await
+    }
+
+    /// The newest anchor of a session's messages in that native session; those of the turn that is to run do not count: what
+    /// of it is there, its engine finds out by the messages' ids.
+    pub async fn newest_anchor(
+        &self,
+        engine: EngineKind,
+        session: SessionId,
+        native: &str,
+        turn: TurnId,
+    ) -> Result<Option<String>, StoreError> {
+        let Some(key) = engine.anchor_key() else { return Ok(None) };
+        let sql = "SELECT engine_metadata FROM messages WHERE session_id = $1 AND native_session_id = $2 \
+                   AND engine_metadata IS NOT NULL AND (turn_id IS NULL OR turn_id <> $3) ORDER BY id DESC LIMIT 1";
+        let Some(row) = self.db.first(sql, values![session.0, native, turn.0]).await? else {
+            return Ok(None);
+        };
+        let metadata: Option<serde_json::Value> = json(&row, "messages", "engine_metadata")?;
+        Ok(metadata.and_then(|metadata| metadata.get(key)?.as_str().map(str::to_owned)))
     }
 
     /// Stores a message that the engine's conversation got without any message of ours asking for it. It answers nothing,

@@ -11,6 +11,8 @@ use crate::support::*;
 on_both_databases![
     what_a_turn_has_come_to_is_known_to_whoever_goes_on,
     an_anchor_stands_with_its_message,
+    the_newest_anchor_is_that_of_the_turns_before,
+    a_native_session_that_is_replaced_is_deleted,
     a_message_is_part_of_the_conversation_once_it_is_delivered,
     what_the_engine_has_not_taken_goes_back_to_its_place,
     what_the_engine_has_already_comes_before_what_it_has_not,
@@ -69,6 +71,38 @@ async fn an_anchor_stands_with_its_message(store: &Store) {
     assert_eq!(finished.messages[0].engine_metadata, wanted);
     let page = MessagePage { limit: 10, ..MessagePage::default() };
     assert_eq!(store.messages(session, page).await.unwrap()[1].engine_metadata, wanted);
+}
+
+async fn the_newest_anchor_is_that_of_the_turns_before(store: &Store) {
+    let (session, lease, mail) = at_work(store).await;
+    let newest =
+        async |engine, native: &str, turn| store.newest_anchor(engine, session, native, turn).await.unwrap();
+    let cli = EngineKind::ClaudeCli;
+    assert_eq!(newest(cli, "n", mail.turn).await, None);
+    store.append(&lease, mail.turn, &[anchored("a", "a-1"), result("c", "no anchor")]).await.unwrap();
+    let end = TurnEnd { messages: vec![anchored("b", "a-2")], ..answered(mail.turn, "") };
+    store.finish(&lease, end).await.unwrap();
+    admit(store, session, "second").await;
+    let (lease, second) = begin(store, session).await;
+    store.append(&lease, second.turn, &[anchored("c", "a-3")]).await.unwrap();
+
+    assert_eq!(newest(cli, "n", second.turn).await.as_deref(), Some("a-2"));
+    assert_eq!(newest(cli, "n", mail.turn).await.as_deref(), Some("a-3"));
+    assert_eq!(newest(cli, "another", second.turn).await, None);
+    assert_eq!(newest(EngineKind::OpenAi, "n", second.turn).await, None);
+}
+
+async fn a_native_session_that_is_replaced_is_deleted(store: &Store) {
+    let (session, lease, _) = at_work(store).await;
+    for native in ["n-1", "n-1", "n-2"] {
+        store.adopt_native(&lease, native, "host").await.unwrap();
+    }
+
+    let doomed = store.take_doomed("host", EngineKind::ClaudeCli, 10, 1000).await.unwrap();
+
+    let doomed: Vec<_> =
+        doomed.iter().map(|doomed| (&*doomed.native.native, doomed.native.session)).collect();
+    assert_eq!(doomed, [("n-1", session)]);
 }
 
 async fn a_message_is_part_of_the_conversation_once_it_is_delivered(store: &Store) {

@@ -35,18 +35,17 @@ impl Session {
             ends_by: None,
         };
         if session.spec.native_session.is_some() {
-            if !session.has_transcript().await {
-                let reason = format!("there is no transcript of {}", session.native.id);
-                return Err(EngineError::ResumeDropped(reason));
-            }
+            session.check().await?;
             session.start(Begins::Resumed).await?;
         }
         Ok(session)
     }
 
-    pub(super) async fn has_transcript(&mut self) -> bool {
-        let (agent, native) = (Arc::clone(&self.agent), self.native.clone());
-        blocking(move || Ok(agent.transcripts.exists(&native))).await.unwrap_or(false)
+    /// Whether the transcript is there and has what is stored of it.
+    pub(super) async fn check(&mut self) -> Result<(), EngineError> {
+        let (agent, native, anchor) =
+            (Arc::clone(&self.agent), self.native.clone(), self.spec.anchor.clone());
+        blocking(move || agent.transcripts.check(&native, anchor.as_deref())).await
     }
 
     pub(super) async fn start(&mut self, begins: Begins) -> Result<(), EngineError> {

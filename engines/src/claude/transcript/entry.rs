@@ -18,7 +18,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn of(name: &str) -> Option<Self> {
+    pub(super) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "user" => Self::User,
             "assistant" => Self::Assistant,

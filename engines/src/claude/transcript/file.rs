@@ -9,7 +9,7 @@ use super::entry::Entry;
 use super::object::Object;
 
 /// A longer line is not read.
-const LINE_BYTES: u64 = 32 << 20;
+pub(super) const LINE_BYTES: u64 = 32 << 20;
 
 /// What is read of a transcript. Whole API requests, most of the bytes, are no part of it.
 #[derive(Debug, Default)]
@@ -18,8 +18,6 @@ pub(super) struct Transcript {
     pub(super) entries: Vec<Entry>,
     /// The other lines.
     pub(super) others: Vec<Object>,
-    /// Whether a line was too long to be read.
-    pub(super) has_gap: bool,
 }
 
 impl Transcript {
@@ -29,10 +27,9 @@ impl Transcript {
         let mut reader = BufReader::new(File::open(path)?);
         let mut bytes = Vec::new();
         while reader.by_ref().take(LINE_BYTES).read_until(b'\n', &mut bytes)? > 0 {
-            let is_request = bytes.starts_with(br#"{"type":"api-request"#);
+            let is_request = is_request(&bytes);
             if bytes.len() as u64 == LINE_BYTES && !bytes.ends_with(b"\n") {
                 tracing::warn!(path = %path.display(), "a line of the transcript is too long to be read");
-                transcript.has_gap |= !is_request;
                 reader.skip_until(b'\n')?;
             } else if !is_request && let Some(line) = Object::parse(&bytes) {
                 transcript.push(line);
@@ -61,6 +58,11 @@ impl Transcript {
         };
         self.others.iter().filter(move |line| is(line, "type", kind) && is(line, "sessionId", session))
     }
+}
+
+/// Whether a line is a copy of an API request, which is no part of the conversation.
+pub(super) fn is_request(line: &[u8]) -> bool {
+    line.starts_with(br#"{"type":"api-request"#)
 }
 
 /// Writes a transcript that is not there yet: all of it or nothing, and on disk when this returns. Nobody else may read

@@ -9,6 +9,7 @@
 //! written meanwhile stands behind it.
 
 mod chain;
+mod check;
 mod cut;
 mod entry;
 mod file;
@@ -91,6 +92,19 @@ impl Transcripts {
         self.read(native).is_ok_and(|transcript| transcript.is_some_and(|found| !found.entries.is_empty()))
     }
 
+    /// Checks that the session can be resumed: its transcript is there, and has what is stored of the session, of which
+    /// `anchor` is the newest. An end that was half written is removed. No process may have the session open.
+    ///
+    /// # Errors
+    /// [`EngineError::ResumeDropped`] where the transcript is not there; [`EngineError::Behind`] where it lacks something;
+    /// [`EngineError::Unavailable`] where that cannot be found out now.
+    pub fn check(&self, native: &Native, anchor: Option<&str>) -> Result<(), EngineError> {
+        match path::existing(&self.config_dir, native) {
+            Some(path) => check::resume(&path, anchor),
+            None => Err(missing(native)),
+        }
+    }
+
     /// Looks a user's message up by the uuid under which it was sent, on the branch that a resume takes.
     ///
     /// What came after it goes up to its answer or its interruption, past prompts that were sent in between: a turn that
@@ -107,18 +121,19 @@ impl Transcripts {
     /// returns.
     ///
     /// # Errors
-    /// [`EngineError::ForkFailed`]: nothing of the copy is left.
+    /// [`EngineError::ForkFailed`]: nothing of the copy is left. [`EngineError::ResumeDropped`] where there is no
+    /// transcript, [`EngineError::Behind`] where it lacks the anchor or something before it: nothing was written.
     pub fn fork(&self, fork: &Fork) -> Result<Forked, EngineError> {
         let failed = |reason: String| EngineError::ForkFailed(reason);
-        let source = path::existing(&self.config_dir, &fork.source)
-            .ok_or_else(|| failed(format!("there is no transcript of {}", fork.source.id)))?;
+        let source = path::existing(&self.config_dir, &fork.source).ok_or_else(|| missing(&fork.source))?;
         let target = path::expected(&self.config_dir, &fork.into)
             .filter(|target| !target.exists())
             .ok_or_else(|| failed(format!("{} cannot be a new session", fork.into.id)))?;
-        let transcript = Transcript::read(&source).map_err(|error| failed(error.to_string()))?;
-        if transcript.has_gap {
-            return Err(failed(format!("the transcript of {} has a line that is too long", fork.source.id)));
-        }
+        let transcript = Transcript::read(&source).map_err(|error| check::unreadable(&error))?;
+        let last = cut::cut(&transcript.entries, &fork.at)
+            .and_then(|cut| cut.kept(&transcript.entries).last())
+            .ok_or_else(|| lacks(&fork.source, &fork.at))?;
+        check::copy(&source, &last.uuid)?;
         let mut files = SideFiles::new(&source, &target);
         let copy = fork::Copy {
             source: &fork.source.id,
@@ -126,9 +141,8 @@ impl Transcripts {
             title: fork.title.as_deref(),
             now: time(Timestamp::now()),
         };
-        let copied = copy
-            .make(&transcript, &fork.at, &mut files)
-            .ok_or_else(|| failed(format!("{} has no message {}", fork.source.id, fork.at)))?;
+        let copied =
+            copy.make(&transcript, &fork.at, &mut files).ok_or_else(|| lacks(&fork.source, &fork.at))?;
         let written = files.copy().and_then(|()| file::write_new(&target, &copied.lines));
         match written {
             Ok(()) => Ok(Forked { anchors: copied.anchors }),
@@ -224,6 +238,14 @@ fn time(time: Timestamp) -> String {
 /// What was not there is gone.
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+fn missing(native: &Native) -> EngineError {
+    EngineError::ResumeDropped(format!("there is no transcript of {}", native.id))
+}
+
+fn lacks(native: &Native, at: &str) -> EngineError {
+    EngineError::Behind(format!("{} has no message {at}", native.id))
 }
 
 fn unavailable(what: &str, native: &Native, error: &io::Error) -> EngineError {
