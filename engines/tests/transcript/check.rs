@@ -62,8 +62,8 @@ impl Three {
     /// The anchor of the model's message that was written last.
     fn newest(&self) -> String {
         let text = String::from_utf8_lossy(&self.bytes()).into_owned();
-        let entries = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let last = entries.filter(|entry| entry["type"] == "assistant").last().unwrap();
+        let entries: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let last = entries.iter().rfind(|entry| entry["type"] == "assistant").unwrap();
         last["uuid"].as_str().unwrap().to_owned()
     }
 
@@ -199,7 +199,7 @@ async fn every_anchor_of_a_long_session_is_found_in_it() {
 
 /// Prints how long it takes.
 #[tokio::test]
-async fn a_large_transcript_is_checked_at_once() {
+async fn a_large_transcript_is_checked() {
     let three = Three::turns().await;
     let request = format!("{{\"type\":\"api-request\",\"body\":\"{}\"}}\n", "x".repeat(1 << 20));
     let mut large = request.repeat(90).into_bytes();
