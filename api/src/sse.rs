@@ -21,6 +21,9 @@ const UNBUFFERED: (HeaderName, &str) = (HeaderName::from_static("x-accel-bufferi
 /// Why a client has to start afresh: the log does not reach back to where it was.
 pub(crate) const LOG_LOST: &str = "log_lost";
 
+/// Why a client has to start afresh: it named an event id that is not one of ours.
+pub(crate) const UNKNOWN_EVENT: &str = "unknown_event";
+
 /// Something that gives frames until it ends. Whoever goes away drops it.
 pub(crate) trait Source: Send + 'static {
     /// The next frame; `None`: the end.

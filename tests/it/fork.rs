@@ -43,7 +43,7 @@ async fn a_fork_knows_what_its_source_knew_then(kind: Kind) {
         for same in ["role", "content", "createdAt", "outputTokens"] {
             assert_eq!(copy[same], message[same], "{same}");
         }
-        assert_eq!(copy["externalId"], format!("forkcopy:{source}"));
+        assert_eq!(copy["externalId"], format!("forkcopy:{}", message["id"]));
         assert_eq!((&copy["turnId"], &copy["jobId"]), (&Value::Null, &Value::Null));
     }
     assert_eq!((other.x(&fork).await, client.x(&source).await), ("X = 6".to_owned(), "X = 11".to_owned()));

@@ -3,15 +3,14 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use roundhouse_shared::domain::{EventId, SessionId};
-use roundhouse_shared::problem::Problem;
+use roundhouse_shared::domain::SessionId;
 use serde::Deserialize;
 
 use crate::app::Shared;
 use crate::extract::{Path, Query};
 use crate::openapi::SessionListProblems;
 use crate::problem::ApiProblem;
-use crate::session_stream::SessionStream;
+use crate::session_stream::{SessionStream, Start};
 use crate::sse;
 
 /// Where to go on.
@@ -25,8 +24,9 @@ pub(crate) struct EventsQuery {
 
 /// Streams what happens in a session.
 ///
-/// With the id of the last event received, everything since then, or one `resync` where that is no longer known.
-/// Without, one `session.snapshot` and then everything from now on.
+/// With the id of the last event received: every event since then. Where that id is not known (another epoch, no longer
+/// in the log, not an event id): one `resync`, then every event from now on. Without an id: one `session.snapshot`, then
+/// every event from now on.
 #[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions",
     params(
         ("id" = SessionId, Path, description = "The session"),
@@ -43,20 +43,9 @@ pub(crate) async fn session_events(
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiProblem> {
-    let after = match headers.get("last-event-id") {
-        Some(value) => parse("Last-Event-ID", &String::from_utf8_lossy(value.as_bytes()))?,
-        None => parse("lastEventId", query.last_event_id.as_deref().unwrap_or_default())?,
+    let last = match headers.get("last-event-id") {
+        Some(value) => Start::parse(&String::from_utf8_lossy(value.as_bytes())),
+        None => Start::parse(query.last_event_id.as_deref().unwrap_or_default()),
     };
-    Ok(sse::response(SessionStream::open(app, id, after).await?))
-}
-
-/// The event that is meant; none where nothing is said.
-fn parse(name: &str, text: &str) -> Result<Option<EventId>, Problem> {
-    match text.trim() {
-        "" => Ok(None),
-        text => {
-            let id = text.parse().map_err(|_| Problem::field(name, "is not an event's id").unreadable())?;
-            Ok(Some(id))
-        }
-    }
+    Ok(sse::response(SessionStream::open(app, id, last).await?))
 }

@@ -140,7 +140,7 @@ async fn unknown_routes_methods_and_parameters_are_problems() {
     let api = Api::start().await;
     let session = api.session().await;
     let job = "018f0000-0000-7000-8000-000000000000";
-    let events = format!("/sessions/{session}/events?lastEventId=x");
+    let events = format!("/sessions/{session}/events?since=1");
     let cases: &[(&str, &str, u16, &str)] = &[
         ("GET", "/nowhere", 404, "NOT_FOUND"),
         ("GET", "/docs/nowhere.js", 404, "NOT_FOUND"),

@@ -55,8 +55,8 @@ pub(super) async fn fork(
     Ok(result_of(into, row.engine, 0, native, context_source))
 }
 
-/// Copies the messages after one, up to and with another. They keep their places in both orders; no turn and no job of
-/// the new session has brought them, and what they cost was paid in the old one.
+/// Copies the messages after one, up to and with another. A copy keeps its places in both orders and names its source row
+/// in `external_id`. It has no turn, job or cost: those belong to the source.
 async fn copy(
     tx: &mut Tx,
     source: SessionId,
@@ -69,8 +69,7 @@ async fn copy(
                native_session_id, external_id, origin, cancelled, unsent, created_ms) \
                SELECT $2, seq, consumed_seq, role, coalesce($5, content), thinking, tool_calls, tool_call_id, \
                model, input_tokens, output_tokens, cache_tokens, thinking_tokens, attachments, engine_metadata, \
-               native_session_id, $6, origin, cancelled, unsent, created_ms \
+               native_session_id, 'forkcopy:' || id, origin, cancelled, unsent, created_ms \
                FROM messages WHERE session_id = $1 AND id > $3 AND id <= $4 ORDER BY id";
-    let external_id = format!("forkcopy:{source}");
-    tx.run(sql, values![source.0, into.0, after.0, last.0, content, external_id]).await.map(drop)
+    tx.run(sql, values![source.0, into.0, after.0, last.0, content]).await.map(drop)
 }

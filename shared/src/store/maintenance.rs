@@ -203,9 +203,20 @@ async fn carry_out(
     let newest = request.newest.unwrap_or(MessageId(0));
     Ok(Outcome::Cut(match &request.cut {
         Cut::Trim { at } => trim(tx, row, *at, newest, native).await?,
-        Cut::Reset => trim(tx, row, MessageId(0), newest, None).await?,
+        Cut::Reset => {
+            let result = trim(tx, row, MessageId(0), newest, None).await?;
+            zero_usage(tx, row).await?;
+            result
+        }
         Cut::Fork(asked) => fork(tx, row, asked, newest, native, cwd).await?,
     }))
+}
+
+/// Zeroes the session's usage totals. The ledger keeps what its turns used: `turns` rows outlive a reset.
+async fn zero_usage(tx: &mut Tx, row: &Locked) -> Result<(), StoreError> {
+    let sql = "UPDATE sessions SET input_tokens = 0, output_tokens = 0, cache_tokens = 0, cost_nanos = NULL \
+               WHERE id = $1";
+    tx.run(sql, values![row.id.0]).await.map(drop)
 }
 
 /// Whether a session has a message.

@@ -1,7 +1,7 @@
 //! Trim, reset and the deletion of one message: what stays, and what the model is shown of it.
 
 use roundhouse_shared::domain::{
-    ContextSource, Cut, EngineKind, JobState, MessageId, Role, SessionId, SessionStatus,
+    ContextSource, Cut, EngineKind, JobState, MessageId, Role, SessionId, SessionStatus, Usage,
 };
 use roundhouse_shared::store::{Meanwhile, Store, TurnEnd};
 
@@ -11,7 +11,7 @@ on_both_databases![
     what_comes_after_the_point_is_gone,
     a_cut_after_the_last_message_deletes_nothing,
     without_a_word_of_the_model_the_conversation_begins_anew,
-    a_reset_leaves_nothing_but_what_was_spent,
+    a_reset_zeroes_the_session_and_keeps_the_ledger,
     a_question_without_its_answer_is_shown_again,
     a_cut_between_a_call_and_its_result_says_so,
     a_cut_at_a_message_that_came_in_the_middle_of_a_turn,
@@ -71,16 +71,18 @@ async fn without_a_word_of_the_model_the_conversation_begins_anew(store: &Store)
     assert_eq!(contents(store, session).await, ["q1", "q3", "a3"]);
 }
 
-async fn a_reset_leaves_nothing_but_what_was_spent(store: &Store) {
+async fn a_reset_zeroes_the_session_and_keeps_the_ledger(store: &Store) {
     let session = talked(store, EngineKind::OpenAi, 2).await;
     let result = cut(store, session, Cut::Reset).await;
     assert_eq!((result.deleted, result.context_source), (4, ContextSource::Empty));
     let row = store.session(session).await.unwrap().unwrap();
     assert_eq!((row.message_count, row.last_message, row.compact_size), (0, None, 0));
-    assert_eq!((row.usage, row.history_version), (times(2), 1));
+    assert_eq!((row.usage, row.history_version), (Usage::default(), 1));
     assert!(shown(store, session).await.is_empty());
+    turn(store, session, "q3", "a3").await;
+    assert_eq!(store.session(session).await.unwrap().unwrap().usage, times(1));
     let again = cut(store, session, Cut::Reset).await;
-    assert_eq!(again.deleted, 0);
+    assert_eq!(again.deleted, 2);
 }
 
 async fn a_question_without_its_answer_is_shown_again(store: &Store) {

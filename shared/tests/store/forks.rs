@@ -64,7 +64,7 @@ async fn a_copy_is_what_it_was_but_nobodys_turn(store: &Store) {
     for (message, copy) in of_source.into_iter().zip(copies) {
         assert!(message.id < copy.id);
         let usage = message.usage.map(|usage| Usage { cost_nanos: None, ..usage });
-        let external_id = Some(format!("forkcopy:{source}"));
+        let external_id = Some(format!("forkcopy:{}", message.id));
         let expected =
             Message { id: copy.id, session: fork, turn: None, job: None, usage, external_id, ..message };
         assert_eq!(copy, expected);

@@ -89,6 +89,7 @@ impl Expected {
         let kind = cut.kind;
         if kind == JobKind::Reset && !fails {
             self.messages -= self.cut_from;
+            self.usage = Usage::default();
             self.failed = false;
         }
         self.lease = None;

@@ -2,6 +2,17 @@
 
 use super::Database;
 
+/// Sums columns over the turns of session `s` since its last reset: those that took a job which was admitted after it.
+macro_rules! since_reset {
+    ($($before:literal, $sum:literal),+) => {
+        concat!($(
+            $before, "(SELECT coalesce(sum(t.", $sum, ") FROM turns t WHERE t.session_id = s.id AND EXISTS \
+            (SELECT 1 FROM jobs j WHERE j.turn_id = t.id AND j.seq > coalesce((SELECT max(r.seq) FROM jobs r \
+            WHERE r.session_id = s.id AND r.kind = 'reset' AND r.state = 'succeeded'), 0)))"
+        ),+)
+    };
+}
+
 /// Counts what must not be.
 const NEVER: [(&str, &str); 21] = [
     (
@@ -58,16 +69,22 @@ const NEVER: [(&str, &str); 21] = [
          OR coalesce(s.last_message_id, 0) <> (SELECT coalesce(max(m.id), 0) FROM messages m WHERE m.session_id = s.id)",
     ),
     (
-        "a session whose tokens are not its turns'",
-        "SELECT count(*) FROM sessions s WHERE \
-         s.input_tokens <> (SELECT coalesce(sum(t.input_tokens), 0) FROM turns t WHERE t.session_id = s.id) OR \
-         s.output_tokens <> (SELECT coalesce(sum(t.output_tokens), 0) FROM turns t WHERE t.session_id = s.id) OR \
-         s.cache_tokens <> (SELECT coalesce(sum(t.cache_tokens), 0) FROM turns t WHERE t.session_id = s.id)",
+        "a session whose tokens are not those of its turns since its last reset",
+        since_reset!(
+            "SELECT count(*) FROM sessions s WHERE s.input_tokens <> ",
+            "input_tokens), 0",
+            " OR s.output_tokens <> ",
+            "output_tokens), 0",
+            " OR s.cache_tokens <> ",
+            "cache_tokens), 0"
+        ),
     ),
     (
-        "a session whose cost is not its turns', or known where none of theirs is",
-        "SELECT count(*) FROM sessions s WHERE \
-         coalesce(s.cost_nanos, -1) <> (SELECT coalesce(sum(t.cost_nanos), -1) FROM turns t WHERE t.session_id = s.id)",
+        "a session whose cost is not that of its turns since its last reset, or known where none of theirs is",
+        since_reset!(
+            "SELECT count(*) FROM sessions s WHERE coalesce(s.cost_nanos, -1) <> ",
+            "cost_nanos), -1"
+        ),
     ),
     (
         "a place in the order of arrival that is taken twice, or lies ahead of the counter",
