@@ -12,7 +12,9 @@ use axum::response::IntoResponse;
 use axum::response::sse::{Event, Sse};
 use axum::routing::post;
 use futures::{Stream, StreamExt};
-use roundhouse_shared::domain::{ContextSource, EngineKind, JobId, OnBusy, SessionId, Usage, WorkerId};
+use roundhouse_shared::domain::{
+    ContextSource, EngineKind, JobId, OnBusy, SessionId, Usage, Worker, WorkerId,
+};
 use roundhouse_shared::store::{
     Admission, Begin, NewSession, Settings, Store, Target, TurnEnd, TurnOutcome, WrittenMessage,
 };
@@ -111,6 +113,7 @@ async fn rate(store: &Store, sessions: usize, turns: usize) -> Result<f64> {
         let (store, left) = (store.clone(), left.clone());
         tasks.spawn(async move {
             let worker = WorkerId::generate();
+            store.register_worker(&bench_worker(worker), 3_600_000).await?;
             let mut session = None;
             while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok() {
                 session = Some(turn(&store, worker, session).await?);
@@ -122,6 +125,22 @@ async fn rate(store: &Store, sessions: usize, turns: usize) -> Result<f64> {
         done??;
     }
     Ok(turns as f64 / started.elapsed().as_secs_f64())
+}
+
+fn bench_worker(id: WorkerId) -> Worker {
+    Worker {
+        id,
+        host: "bench".to_owned(),
+        pid: i64::from(std::process::id()),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        slots: 1,
+        agents: Vec::new(),
+        stopping: false,
+        started_ms: 0,
+        seen_ms: 0,
+        expires_ms: 0,
+        leases: Vec::new(),
+    }
 }
 
 async fn turn(store: &Store, worker: WorkerId, session: Option<SessionId>) -> Result<SessionId> {
@@ -151,7 +170,7 @@ async fn turn(store: &Store, worker: WorkerId, session: Option<SessionId>) -> Re
             idempotency: None,
         })
         .await?;
-    let Begin::Started(lease, mail) = store.begin(admitted.session, worker, 30_000, |_| true).await? else {
+    let Begin::Started(lease, mail) = store.begin(admitted.session, worker, |_| true).await? else {
         anyhow::bail!("the session does not start");
     };
     let end = TurnEnd {

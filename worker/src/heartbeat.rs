@@ -1,14 +1,17 @@
-//! The heartbeat: one statement renews all leases, from a thread of its own that no engine can starve.
+//! The heartbeat: renews the worker's row, and with it all leases, from a thread of its own that no engine can starve and no
+//! session can block. Beside that it reads what the store says of the leases, without locking them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use roundhouse_shared::domain::{Lease, Worker as WorkerRow};
+use roundhouse_shared::domain::{Lease, Worker as WorkerRow, WorkerId};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::store::{Beat, Store, StoreError};
-use tokio::sync::oneshot;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use crate::incarnation::Incarnation;
 use crate::{HeartStore, Worker, events};
 
 /// The heartbeat's thread.
@@ -28,9 +31,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         if !self.stop.is_cancelled() {
             tracing::error!("the heartbeat ended; without it no lease can be held");
-            for run in self.worker.registry.all() {
-                run.lost.cancel();
-            }
+            self.worker.identity.now().end();
             self.worker.lifecycle.fail();
         }
     }
@@ -48,8 +49,9 @@ impl Heartbeat {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(async {
+                    let heart = Heart { worker: &worker, place: &heart, store: OnceCell::new(), row: &row };
                     tokio::select! {
-                        () = beat(&worker, &heart, row) => {}
+                        ((), ()) = async { tokio::join!(beats(&heart), looks(&heart)) } => {}
                         () = until.cancelled() => {}
                     }
                 }),
@@ -69,17 +71,30 @@ impl Heartbeat {
     }
 }
 
-async fn beat(worker: &Arc<Worker>, heart: &HeartStore, row: WorkerRow) {
-    let lease = worker.settings.lease;
+/// The store that the thread has for itself.
+struct Heart<'a> {
+    worker: &'a Arc<Worker>,
+    place: &'a HeartStore,
+    store: OnceCell<Store>,
+    /// What this worker registers as, under a new id each time.
+    row: &'a WorkerRow,
+}
+
+/// Renews the worker for ever. Nothing else is done here: no session, no engine and no bus can delay a renewal.
+async fn beats(heart: &Heart<'_>) {
+    let worker = heart.worker;
+    let lease = worker.settings.lease.0;
     // More often than needed to renew: a lease that has run out is noticed soon.
-    let mut tick = tokio::time::interval(lease.0 / 3);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut store = None;
+    let mut tick = interval(lease / 3);
     let mut told = false;
     loop {
-        tick.tick().await;
-        worker.registry.end_overdue();
-        match tokio::time::timeout(lease.0 / 3, renew(worker, heart, &mut store, &row)).await {
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = worker.identity.doubted() => {}
+        }
+        // Before the store is asked, which may be away.
+        worker.identity.now().is_good();
+        match timeout(lease / 3, heart.renew()).await {
             Ok(Ok(())) => {
                 if std::mem::take(&mut told) {
                     tracing::info!("the heartbeat reaches the store again");
@@ -99,38 +114,92 @@ async fn beat(worker: &Arc<Worker>, heart: &HeartStore, row: WorkerRow) {
     }
 }
 
-async fn renew(
-    worker: &Arc<Worker>,
-    heart: &HeartStore,
-    store: &mut Option<Store>,
-    row: &WorkerRow,
-) -> Result<(), StoreError> {
-    if store.is_none() {
-        let settings = roundhouse_shared::store::Settings { max_connections: 1, ..heart.settings.clone() };
-        *store = Some(Store::connect(&settings, &heart.data_dir).await?);
-    }
-    let Some(store) = store else { return Ok(()) };
-    let lease = worker.settings.lease;
-    let before = worker.registry.all();
-    let asked = Instant::now();
-    let found = match store.renew_all(Beat { worker: worker.id, lease_ms: lease.millis() }).await {
-        Err(StoreError::LeaseLost) => {
-            tracing::warn!("this worker is no longer known; registering it again");
-            return store.register_worker(row, lease.millis()).await;
-        }
-        other => other?,
-    };
-    for held in worker.registry.renewed(&before, &found, asked, good_for(lease.0)) {
-        let lease = Lease { session: held.session, worker: worker.id, token: held.token };
-        tracing::warn!(session.id = %held.session, "a run broke off; its session is given on");
-        let max_attempts = i64::from(worker.settings.max_attempts);
-        match store.abandon(&lease, max_attempts).await {
-            Ok(reaped) => events::reaped(worker, reaped).await,
-            Err(StoreError::LeaseLost) => {}
-            Err(error) => return Err(error),
+/// Looks for ever for what the store says of this worker's leases.
+async fn looks(heart: &Heart<'_>) {
+    let lease = heart.worker.settings.lease.0;
+    let mut tick = interval(lease / 3);
+    loop {
+        tick.tick().await;
+        match timeout(lease / 3, heart.look()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(error = chain(&error), "could not look at the leases"),
+            Err(_) => tracing::debug!("the store does not say which leases there are"),
         }
     }
-    Ok(())
+}
+
+fn interval(period: Duration) -> tokio::time::Interval {
+    let mut tick = tokio::time::interval(period);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    tick
+}
+
+impl Heart<'_> {
+    /// The store, with a connection for each of the two that use it.
+    async fn store(&self) -> Result<&Store, StoreError> {
+        let settings =
+            roundhouse_shared::store::Settings { max_connections: 2, ..self.place.settings.clone() };
+        self.store.get_or_try_init(|| Store::connect(&settings, &self.place.data_dir)).await
+    }
+
+    /// Renews the worker, or registers it as another one where it was declared dead or may have been.
+    async fn renew(&self) -> Result<(), StoreError> {
+        let store = self.store().await?;
+        let lease = self.worker.settings.lease;
+        let me = self.worker.identity.now();
+        if me.is_good() {
+            let asked = Instant::now();
+            match store.renew(Beat { worker: me.id, lease_ms: lease.millis() }).await {
+                Ok(()) => me.renewed(asked + good_for(lease.0)),
+                Err(StoreError::LeaseLost) => {
+                    tracing::warn!(worker.id = %me.id, "this worker was declared dead: its runs end here");
+                    me.end();
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            tracing::warn!(worker.id = %me.id, "this worker was not renewed in time: its runs end here");
+        }
+        // Its time may have run out while it was renewed.
+        if me.is_good() { Ok(()) } else { self.start_anew(store, me.id).await }
+    }
+
+    async fn start_anew(&self, store: &Store, old: WorkerId) -> Result<(), StoreError> {
+        // Its runs have ended: whoever goes on with them need not wait for a reaper to notice.
+        store.declare_dead(old, None).await?;
+        let stopping = self.worker.lifecycle.soft().is_cancelled();
+        let row = WorkerRow { id: WorkerId::generate(), stopping, ..self.row.clone() };
+        let (asked, lease) = (Instant::now(), self.worker.settings.lease);
+        store.register_worker(&row, lease.millis()).await?;
+        self.worker.identity.replace(Incarnation::new(row.id, asked + good_for(lease.0)));
+        tracing::info!(worker.id = %row.id, was = %old, "this worker goes on under another id");
+        Ok(())
+    }
+
+    /// Tells the runs of cancels, and of leases that are lost; gives on the sessions of runs that broke off.
+    async fn look(&self) -> Result<(), StoreError> {
+        let (worker, store) = (self.worker, self.store().await?);
+        let me = worker.identity.now();
+        let before = worker.registry.of(me.id);
+        let found = store.held(me.id).await?;
+        for held in worker.registry.found(&before, &found) {
+            let session = held.session;
+            let lease = Lease { session, worker: me.id, token: held.token };
+            match store.abandon(&lease, i64::from(worker.settings.max_attempts)).await {
+                Ok(Some(reaped)) => {
+                    tracing::warn!(session.id = %session, "a run broke off; its session is given on");
+                    events::reaped(worker, reaped).await;
+                }
+                // Locked: the next look finds it again.
+                Ok(None) | Err(StoreError::LeaseLost) => {}
+                Err(error) => {
+                    let error = chain(&error);
+                    tracing::warn!(session.id = %session, error, "a session could not be given on");
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A little less than the lease, for clocks that do not run alike.

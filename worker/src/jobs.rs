@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Instant;
 
 use apalis::prelude::*;
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
@@ -32,7 +31,7 @@ pub(crate) async fn run(worker: &Arc<Worker>) {
         monitor = monitor.register(move |_| {
             let source = worker.queue.source(lane, slots.clone(), worker.lifecycle.soft().clone());
             let tasks = worker.lifecycle.clone();
-            WorkerBuilder::new(format!("{}-{lane}", worker.id))
+            WorkerBuilder::new(format!("{}-{lane}", worker.identity.now().id))
                 .backend(source)
                 .data((worker.clone(), lane))
                 .parallelize(move |task| tasks.spawn(task))
@@ -71,15 +70,31 @@ async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), I
 
 /// Runs the session, unless it runs already.
 async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), StoreError> {
-    let asked = Instant::now();
-    let lease_ms = worker.settings.lease.millis();
     let has = |needs: Needs<'_>| match needs {
         Needs::Agent(agent) => worker.engines.contains_key(agent),
         Needs::Engine(engine) => worker.engine_kinds().any(|kind| kind == engine),
     };
-    match worker.store.begin(job.session, worker.id, lease_ms, has).await {
-        Ok(Begin::Started(lease, mail)) => session::run(worker, slot, lease, asked, mail).await,
-        Ok(Begin::Maintenance(lease, work)) => maintenance::run(worker, lease, asked, work).await,
+    let mut me = worker.identity.now();
+    let begun = loop {
+        let begun = if me.is_good() {
+            worker.store.begin(job.session, me.id, has).await
+        } else {
+            Err(StoreError::LeaseLost)
+        };
+        match begun {
+            // Declared dead: this process goes on as another, and so does the ring.
+            Err(StoreError::LeaseLost) => {
+                let Some(next) = worker.identity.after(&me, worker.settings.lease.0).await else {
+                    return Err(StoreError::LeaseLost);
+                };
+                me = next;
+            }
+            begun => break begun,
+        }
+    };
+    match begun {
+        Ok(Begin::Started(lease, mail)) => session::run(worker, slot, &me, lease, mail).await,
+        Ok(Begin::Maintenance(lease, work)) => maintenance::run(worker, &me, lease, work).await,
         Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,
         // Nothing to do; or a session that was deleted; or one for another worker, for which the sweeper rings again.
         Ok(Begin::NoMail | Begin::NotHere) | Err(StoreError::SessionNotFound) => {}

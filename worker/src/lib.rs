@@ -2,7 +2,7 @@
 //!
 //! A worker takes rings from the queues (`jobs`), takes the session's lease and runs it until it has no mail
 //! (`session`, `turn`), on an engine that it opens or has kept warm (`opening`, `warm`). Beside that it renews its leases
-//! (`heartbeat`), takes over from workers that died (`reaper`) and rings for mail that was forgotten (`sweeper`). Forks, trims
+//! (`heartbeat`), declares those dead that do not, takes over from workers that died (`reaper`) and rings for mail that was forgotten (`sweeper`). Forks, trims
 //! and resets are runs without a turn (`maintenance`); what they leave of the engines' own conversations is deleted
 //! (`collector`).
 
@@ -12,6 +12,7 @@ mod claims;
 mod collector;
 mod events;
 mod heartbeat;
+mod incarnation;
 mod jobs;
 mod listener;
 mod maintenance;
@@ -26,10 +27,12 @@ mod sweeper;
 mod translate;
 mod turn;
 mod warm;
+mod watch;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use roundhouse_engines::contract::Engine;
 use roundhouse_shared::bus::Bus;
@@ -41,6 +44,7 @@ use roundhouse_shared::units::Span;
 
 pub use settings::{Limits, Settings};
 
+use incarnation::{Identity, Incarnation};
 use registry::Registry;
 use warm::Warm;
 
@@ -98,7 +102,7 @@ pub(crate) struct Runnable {
 
 /// A worker that runs, shared by all its tasks.
 pub(crate) struct Worker {
-    id: WorkerId,
+    identity: Identity,
     settings: Settings,
     limits: Limits,
     store: Store,
@@ -144,6 +148,7 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         expires_ms: 0,
         leases: Vec::new(),
     };
+    let asked = Instant::now();
     parts.store.register_worker(&row, parts.settings.lease.millis()).await?;
     let engines = parts.agents.into_iter().filter_map(|WorkerAgent { agent, engine, turn_timeout }| {
         let engine = engine.ok()?;
@@ -151,7 +156,10 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         Some((agent.name.clone(), Runnable { agent, engine, turn_timeout }))
     });
     let worker = Arc::new(Worker {
-        id: row.id,
+        identity: Identity::new(Incarnation::new(
+            row.id,
+            asked + heartbeat::good_for(parts.settings.lease.0),
+        )),
         registry: Arc::new(Registry::default()),
         engines: engines.collect(),
         settings: parts.settings,
@@ -184,7 +192,7 @@ impl Ready {
     /// Runs the worker until it is told to stop and all its turns have ended or are handed back.
     pub async fn run(self) {
         let Self { worker, heart, row } = self;
-        tracing::info!(worker.id = %worker.id, slots = worker.settings.slots, "worker runs");
+        tracing::info!(worker.id = %worker.identity.now().id, slots = worker.settings.slots, "worker runs");
         let heartbeat = heartbeat::Heartbeat::start(&worker, heart, row);
         let stop = worker.lifecycle.soft().clone();
         let until_stop = |task: futures::future::BoxFuture<'static, ()>| {
@@ -206,7 +214,7 @@ impl Ready {
             let worker = worker.clone();
             async move {
                 worker.lifecycle.soft().cancelled().await;
-                if let Err(error) = worker.store.stop_worker(worker.id).await {
+                if let Err(error) = worker.store.stop_worker(worker.identity.now().id).await {
                     tracing::warn!(%error, "could not say that this worker stops");
                 }
             }
@@ -219,6 +227,6 @@ impl Ready {
         if worker.lifecycle.soft().is_cancelled() {
             let _ = stopping.await;
         }
-        tracing::info!(worker.id = %worker.id, "worker ended");
+        tracing::info!(worker.id = %worker.identity.now().id, "worker ended");
     }
 }

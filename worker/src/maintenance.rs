@@ -4,7 +4,7 @@
 //! nothing, whoever goes on begins anew, and the collector deletes what nobody uses.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundhouse_engines::contract::{self, Engine, EngineError, Native};
 use roundhouse_shared::code::Code;
@@ -14,21 +14,21 @@ use roundhouse_shared::store::{DoomedNative, NativeFork, StoreError, Work, WorkE
 use tokio::time::timeout;
 
 use crate::collector::let_go;
+use crate::incarnation::Incarnation;
 use crate::opening::{end_owned, workspace};
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
 use crate::session::{hand_back, persist};
-use crate::{Worker, events, heartbeat};
+use crate::{Worker, events};
 
 /// How long an engine may take to copy a conversation.
 const FORK_WAIT: Duration = Duration::from_mins(2);
 /// How long a copy may wait for the rows before it counts as not used. Longer than any copy takes.
 const GRACE_MS: i64 = 10 * 60_000;
 
-/// Carries out a fork, trim or reset under a lease that was asked for at `asked`. The lease is gone in the end.
-pub(crate) async fn run(worker: &Arc<Worker>, lease: Lease, asked: Instant, work: Work) {
-    let good_for = heartbeat::good_for(worker.settings.lease.0);
-    let entry = worker.registry.enter(lease, asked, good_for);
+/// Carries out a fork, trim or reset under a lease that `me` has. The lease is gone in the end.
+pub(crate) async fn run(worker: &Arc<Worker>, me: &Arc<Incarnation>, lease: Lease, work: Work) {
+    let entry = worker.registry.enter(lease, me);
     let outbox = Outbox::open(worker, entry.run.clone());
     match carry_out(worker, &entry.run, &outbox, &work).await {
         Ok(()) => {}

@@ -2,11 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
-use roundhouse_shared::domain::{HeldLease, Lease, LeaseToken, SessionId, TurnId};
+use roundhouse_shared::domain::{HeldLease, Lease, LeaseToken, SessionId, TurnId, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+
+use crate::incarnation::Incarnation;
 
 /// A run as those see it who watch over it.
 #[derive(Debug)]
@@ -18,31 +19,23 @@ pub(crate) struct Run {
     pub(crate) mail: Notify,
     /// The turn that somebody asked to cancel.
     pub(crate) cancel: watch::Sender<Option<TurnId>>,
-    /// Until when the lease is certainly ours, by this host's clock.
-    good_until: Mutex<Instant>,
+    incarnation: Arc<Incarnation>,
 }
 
 impl Run {
-    fn new(lease: Lease, good_until: Instant) -> Self {
+    fn new(lease: Lease, incarnation: &Arc<Incarnation>) -> Self {
         Self {
             lease,
-            lost: CancellationToken::new(),
+            lost: incarnation.token(),
             mail: Notify::new(),
             cancel: watch::Sender::new(None),
-            good_until: Mutex::new(good_until),
+            incarnation: incarnation.clone(),
         }
     }
 
     /// Whether the lease is still ours. A process that was frozen finds out here, before anybody has told it.
     pub(crate) fn is_ours(&self) -> bool {
-        if self.lost.is_cancelled() {
-            return false;
-        }
-        let good = Instant::now() < *lock(&self.good_until);
-        if !good {
-            self.lost.cancel();
-        }
-        good
+        self.incarnation.is_good() && !self.lost.is_cancelled()
     }
 }
 
@@ -50,7 +43,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     runs: Mutex<HashMap<SessionId, Arc<Run>>>,
-    /// Leases that the last heartbeat found in the store without a run here.
+    /// Leases that the last look found in the store without a run here.
     strays: Mutex<HashMap<SessionId, LeaseToken>>,
     /// The newest cancels that were rung for, the newest last: one may be heard before its run is entered here.
     cancels: Mutex<VecDeque<(SessionId, TurnId)>>,
@@ -82,9 +75,9 @@ impl Drop for Registered {
 }
 
 impl Registry {
-    /// Enters a run whose lease was asked for at `asked` and is good for `lease` from some later moment on.
-    pub(crate) fn enter(self: &Arc<Self>, lease: Lease, asked: Instant, good_for: Duration) -> Registered {
-        let run = Arc::new(Run::new(lease, asked + good_for));
+    /// Enters a run with its lease, under the incarnation that has it.
+    pub(crate) fn enter(self: &Arc<Self>, lease: Lease, incarnation: &Arc<Incarnation>) -> Registered {
+        let run = Arc::new(Run::new(lease, incarnation));
         lock(&self.runs).insert(lease.session, run.clone());
         let heard = lock(&self.cancels).iter().rev().find(|(session, _)| *session == lease.session).copied();
         if let Some((_, turn)) = heard {
@@ -119,25 +112,19 @@ impl Registry {
         lock(&self.runs).get(&session).cloned()
     }
 
-    /// The runs there are now: who is not among them when a renewal comes back was not part of it.
-    pub(crate) fn all(&self) -> Vec<Arc<Run>> {
-        lock(&self.runs).values().cloned().collect()
+    /// The runs of an incarnation that there are now: a run that begins later is not missed in what the store was asked for
+    /// before.
+    pub(crate) fn of(&self, worker: WorkerId) -> Vec<Arc<Run>> {
+        lock(&self.runs).values().filter(|run| run.lease.worker == worker).cloned().collect()
     }
 
-    /// Takes in what a renewal found. `before` are the runs that there were when it was asked for, at `asked`.
-    /// Returns leases that have had no run for two renewals: their run broke off.
-    pub(crate) fn renewed(
-        &self,
-        before: &[Arc<Run>],
-        found: &[HeldLease],
-        asked: Instant,
-        good_for: Duration,
-    ) -> Vec<HeldLease> {
+    /// Takes in which leases the store knows. `before` are the runs that there were when it was asked. Returns leases that
+    /// have had no run at two looks: their run broke off.
+    pub(crate) fn found(&self, before: &[Arc<Run>], found: &[HeldLease]) -> Vec<HeldLease> {
         let found_of: HashMap<_, _> = found.iter().map(|held| (held.session, held)).collect();
         for run in before {
             match found_of.get(&run.lease.session) {
                 Some(held) if held.token == run.lease.token => {
-                    *lock(&run.good_until) = asked + good_for;
                     if held.cancel_turn.is_some() {
                         run.cancel.send_replace(held.cancel_turn);
                     }
@@ -154,29 +141,18 @@ impl Registry {
             }
             if known.get(&held.session) == Some(&held.token) {
                 broken.push(*held);
-            } else {
-                strays.insert(held.session, held.token);
             }
+            strays.insert(held.session, held.token);
         }
         broken
-    }
-
-    /// Ends the runs whose lease may have run out without anybody telling.
-    pub(crate) fn end_overdue(&self) {
-        for run in self.all() {
-            run.is_ours();
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use roundhouse_shared::domain::WorkerId;
+    use std::time::{Duration, Instant};
 
-    fn lease(token: i64) -> Lease {
-        Lease { session: SessionId::generate(), worker: WorkerId::generate(), token: LeaseToken(token) }
-    }
+    use super::*;
 
     fn held(lease: Lease, token: i64) -> HeldLease {
         HeldLease {
@@ -188,53 +164,63 @@ mod tests {
         }
     }
 
-    const HOUR: Duration = Duration::from_hours(1);
+    fn good() -> Arc<Incarnation> {
+        Arc::new(Incarnation::new(WorkerId::generate(), Instant::now() + Duration::from_hours(1)))
+    }
 
-    #[test]
-    fn a_run_that_a_renewal_does_not_find_is_lost() {
-        let registry = Arc::new(Registry::default());
-        let now = Instant::now();
-        let (kept, taken, gone) = (lease(1), lease(1), lease(1));
-        let runs = [kept, taken, gone].map(|lease| registry.enter(lease, now, HOUR));
-        registry.renewed(&registry.all(), &[held(kept, 1), held(taken, 2)], now, HOUR);
-        assert_eq!(runs.each_ref().map(|entry| entry.run.is_ours()), [true, false, false]);
+    /// The lease of a session that this incarnation has.
+    fn lease(me: &Incarnation, token: i64) -> Lease {
+        Lease { session: SessionId::generate(), worker: me.id, token: LeaseToken(token) }
     }
 
     #[test]
-    fn a_run_that_began_during_a_renewal_is_left_alone() {
-        let registry = Arc::new(Registry::default());
-        let before = registry.all();
-        let late = registry.enter(lease(1), Instant::now(), HOUR);
-        registry.renewed(&before, &[], Instant::now(), HOUR);
+    fn a_run_that_a_look_does_not_find_is_lost() {
+        let (registry, me) = (Arc::new(Registry::default()), good());
+        let (kept, taken, gone) = (lease(&me, 1), lease(&me, 1), lease(&me, 1));
+        let runs = [kept, taken, gone].map(|lease| registry.enter(lease, &me));
+        registry.found(&registry.of(me.id), &[held(kept, 1), held(taken, 2)]);
+        assert_eq!(runs.each_ref().map(|entry| entry.run.is_ours()), [true, false, false]);
+        assert!(me.is_good());
+    }
+
+    #[test]
+    fn a_run_that_began_during_a_look_is_left_alone() {
+        let (registry, me) = (Arc::new(Registry::default()), good());
+        let before = registry.of(me.id);
+        let late = registry.enter(lease(&me, 1), &me);
+        registry.found(&before, &[]);
         assert!(late.run.is_ours());
     }
 
     #[test]
-    fn an_overdue_run_is_lost_for_good() {
-        let registry = Arc::new(Registry::default());
-        let overdue = lease(1);
-        let entry = registry.enter(overdue, Instant::now(), Duration::ZERO);
-        registry.end_overdue();
-        registry.renewed(&registry.all(), &[held(overdue, 1)], Instant::now(), HOUR);
-        assert!(!entry.run.is_ours());
+    fn the_runs_of_an_incarnation_end_with_it_and_no_other_does() {
+        let (registry, old, new) = (Arc::new(Registry::default()), good(), good());
+        let [lost, kept] = [&old, &new].map(|me| registry.enter(lease(me, 1), me));
+        old.end();
+        let late = registry.enter(lease(&old, 1), &old);
+        assert_eq!([&lost, &kept, &late].map(|entry| entry.run.is_ours()), [false, true, false]);
+        assert!(lost.run.lost.is_cancelled() && late.run.lost.is_cancelled());
+        assert_eq!(registry.of(new.id).len(), 1);
     }
 
     #[test]
     fn a_cancel_that_is_heard_before_its_run_is_not_lost() {
-        let registry = Arc::new(Registry::default());
-        let (lease, turn) = (lease(1), TurnId::generate());
+        let (registry, me) = (Arc::new(Registry::default()), good());
+        let (lease, turn) = (lease(&me, 1), TurnId::generate());
         registry.cancel(lease.session, turn);
-        let entry = registry.enter(lease, Instant::now(), HOUR);
+        let entry = registry.enter(lease, &me);
         assert_eq!(*entry.run.cancel.borrow(), Some(turn));
     }
 
     #[test]
-    fn a_lease_without_a_run_is_broken_at_the_second_sight() {
-        let registry = Arc::new(Registry::default());
-        let (stray, now) = (lease(3), Instant::now());
-        assert!(registry.renewed(&[], &[held(stray, 3)], now, HOUR).is_empty());
-        assert_eq!(registry.renewed(&[], &[held(stray, 3)], now, HOUR).len(), 1);
-        drop(registry.enter(stray, now, HOUR));
-        assert!(registry.renewed(&[], &[held(stray, 4)], now, HOUR).is_empty());
+    fn a_lease_without_a_run_is_broken_from_the_second_look_on() {
+        let (registry, me) = (Arc::new(Registry::default()), good());
+        let stray = lease(&me, 3);
+        assert!(registry.found(&[], &[held(stray, 3)]).is_empty());
+        assert_eq!(registry.found(&[], &[held(stray, 3)]).len(), 1);
+        // It could not be given on.
+        assert_eq!(registry.found(&[], &[held(stray, 3)]).len(), 1);
+        drop(registry.enter(stray, &me));
+        assert!(registry.found(&[], &[held(stray, 4)]).is_empty());
     }
 }

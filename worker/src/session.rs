@@ -2,25 +2,25 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundhouse_shared::domain::Lease;
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::Slot;
 use roundhouse_shared::store::{Mail, Next, StoreError, TurnOutcome};
 
+use crate::incarnation::Incarnation;
 use crate::outbox::Outbox;
 use crate::registry::Run;
 use crate::turn::{Driven, Turn, drive};
-use crate::{Worker, events, heartbeat};
+use crate::{Worker, events};
 
 /// How long to wait before a store that is away is asked again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Runs a session whose lease was asked for at `asked`, until it has no mail, the lease is lost or the process stops.
-pub(crate) async fn run(worker: &Arc<Worker>, slot: &Slot, lease: Lease, asked: Instant, mail: Mail) {
-    let good_for = heartbeat::good_for(worker.settings.lease.0);
-    let entry = worker.registry.enter(lease, asked, good_for);
+/// Runs a session under a lease that `me` has, until it has no mail, the lease is lost or the process stops.
+pub(crate) async fn run(worker: &Arc<Worker>, slot: &Slot, me: &Arc<Incarnation>, lease: Lease, mail: Mail) {
+    let entry = worker.registry.enter(lease, me);
     let outbox = Outbox::open(worker, entry.run.clone());
     match turns(worker, &entry.run, &outbox, slot, mail).await {
         Ok(()) => {}

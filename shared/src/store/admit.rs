@@ -3,7 +3,7 @@
 use super::cancel::{Cancelled, Reach, cancel_in};
 use super::db::{Tx, values};
 use super::messages::{NewMessage, insert_message};
-use super::tx::{Locked, lock};
+use super::tx::{Locked, live_worker, lock};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Message, MessageId, OnBusy, Role, SessionId};
 
@@ -161,7 +161,7 @@ async fn place(
     on_busy: OnBusy,
 ) -> Result<(JobKind, Option<Cancelled>), StoreError> {
     let sql = "SELECT seq FROM jobs WHERE session_id = $1 AND state IN ('pending', 'claimed') LIMIT 1";
-    let busy = row.live_worker().is_some() || tx.first(sql, values![row.id.0]).await?.is_some();
+    let busy = tx.first(sql, values![row.id.0]).await?.is_some() || live_worker(tx, row).await?.is_some();
     if !busy {
         return Ok((JobKind::Chat, None));
     }
@@ -239,7 +239,6 @@ impl Locked {
             last_message: None,
             lease_worker: None,
             lease_token: crate::domain::LeaseToken(0),
-            lease_expires_ms: 0,
             active_turn: None,
             cancel_turn: None,
             now_ms,

@@ -38,7 +38,7 @@ impl Store {
     ) -> Result<DeletedMessage, StoreError> {
         let mut held = self.lock(session).await?;
         find(&mut held.tx, session, message).await?;
-        if held.row.live_worker().is_some() || held.has_open_jobs().await? {
+        if held.is_busy().await? {
             return Err(StoreError::SessionBusy);
         }
         let SessionTx { mut tx, row } = held;

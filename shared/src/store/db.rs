@@ -38,6 +38,10 @@ pub(super) struct Dialect {
     pub(super) clock: &'static str,
     /// The session's row, held until the transaction ends, with the database's time.
     pub(super) lock_session: &'static str,
+    /// The same, but no row where somebody else holds it.
+    pub(super) try_lock_session: &'static str,
+    /// The row of a worker that was not declared dead, held until the transaction ends; no row where somebody else holds it.
+    pub(super) try_lock_worker: &'static str,
     /// The answers of the jobs whose ids a JSON array names.
     pub(super) jobs_by_ids: &'static str,
 }
@@ -46,7 +50,7 @@ macro_rules! lock_session {
     ($clock:literal, $suffix:literal) => {
         concat!(
             "SELECT id, agent, engine, model, cwd, native_session_id, native_host, last_seq, last_message_id, ",
-            "lease_worker, lease_token, lease_expires_ms, active_turn_id, cancel_turn_id, ",
+            "lease_worker, lease_token, active_turn_id, cancel_turn_id, ",
             $clock,
             " AS now_ms FROM sessions WHERE id = $1",
             $suffix
@@ -57,6 +61,9 @@ macro_rules! lock_session {
 const SQLITE: Dialect = Dialect {
     clock: "SELECT cast(unixepoch('subsec') * 1000 AS integer) AS now_ms",
     lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
+    // Whoever writes holds the whole database: there is nothing to skip.
+    try_lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
+    try_lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL",
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT unhex(value, '-') FROM json_each($1))",
 };
@@ -67,6 +74,11 @@ const POSTGRES: Dialect = Dialect {
         "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
         " FOR UPDATE"
     ),
+    try_lock_session: lock_session!(
+        "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
+        " FOR UPDATE SKIP LOCKED"
+    ),
+    try_lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL FOR UPDATE SKIP LOCKED",
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))",
 };
@@ -227,6 +239,14 @@ enum Open {
 }
 
 impl Tx {
+    /// The texts of this database.
+    const fn dialect(&self) -> &'static Dialect {
+        match self.open {
+            Open::Sqlite(_) => &SQLITE,
+            Open::Postgres(_) => &POSTGRES,
+        }
+    }
+
     /// All rows of a query.
     pub(super) async fn all(
         &mut self,
@@ -273,21 +293,23 @@ impl Tx {
 
     /// The database's time in milliseconds.
     pub(super) async fn now_ms(&mut self) -> Result<i64, StoreError> {
-        let clock = match &mut self.open {
-            Open::Sqlite(_) => SQLITE.clock,
-            Open::Postgres(_) => POSTGRES.clock,
-        };
-        let now_ms = self.one(clock, values![]).await?.get("now_ms")?;
+        let now_ms = self.one(self.dialect().clock, values![]).await?.get("now_ms")?;
         Ok(self.clock.read(now_ms))
     }
 
     /// Locks a session: its row as it is now, or `None` where there is no such session.
     pub(super) async fn lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
-        let sql = match &mut self.open {
-            Open::Sqlite(_) => SQLITE.lock_session,
-            Open::Postgres(_) => POSTGRES.lock_session,
-        };
-        self.first(sql, values![session]).await
+        self.first(self.dialect().lock_session, values![session]).await
+    }
+
+    /// The same, also `None` where somebody else holds the session.
+    pub(super) async fn try_lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
+        self.first(self.dialect().try_lock_session, values![session]).await
+    }
+
+    /// Locks the row of a worker that was not declared dead; `None` where there is none or somebody else holds it.
+    pub(super) async fn try_lock_worker(&mut self, worker: Uuid) -> Result<Option<Row>, StoreError> {
+        self.first(self.dialect().try_lock_worker, values![worker]).await
     }
 
     /// Makes it so.

@@ -4,7 +4,7 @@ use super::db::{Row, Tx, values};
 use super::maintenance::{Work, begin_work};
 use super::progress::Meanwhile;
 use super::rows::json;
-use super::tx::SessionTx;
+use super::tx::{SessionTx, lives};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
 
@@ -90,22 +90,25 @@ impl Store {
     /// Takes the lease of a session that has mail, if the worker `has` what that needs, and its first turn's mail with it.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] where the session was deleted.
+    /// [`StoreError::SessionNotFound`] where the session was deleted; [`StoreError::LeaseLost`] where the worker was declared
+    /// dead or is not known: it has to register again, under another id.
     pub async fn begin(
         &self,
         session: SessionId,
         worker: WorkerId,
-        lease_ms: i64,
         has: impl Fn(Needs<'_>) -> bool + Send,
     ) -> Result<Begin, StoreError> {
         let mut held = self.lock(session).await?;
-        // An expired lease is the reaper's to end: it also gives the dead run's claims back.
+        // A dead worker's lease is the reaper's to end: it also gives the dead run's claims back.
         if let Some(holder) = held.row.lease_worker {
             return Ok(Begin::Held(holder));
         }
+        // Declared dead right after this, the worker has this session too, and the reaper finds it.
+        if !lives(&mut held.tx, worker).await? {
+            return Err(StoreError::LeaseLost);
+        }
         held.row.lease_worker = Some(worker);
         held.row.lease_token = LeaseToken(held.row.lease_token.0 + 1);
-        held.row.lease_expires_ms = held.row.now_ms + lease_ms;
         let lease = Lease { session, worker, token: held.row.lease_token };
         if !has(Needs::Agent(&held.row.agent)) {
             return Ok(begin_work(held, lease, has).await?.unwrap_or(Begin::NotHere));
@@ -173,17 +176,10 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
     let claims: Vec<_> = claims.into_iter().map(|job| job.claimed).collect();
     claim(held, lease, turn, &claims, Consumed::Now).await?;
     let unsent = unsent(held).await?;
-    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, lease_expires_ms = $4, active_turn_id = $5, \
-               cancel_turn_id = NULL, last_seq = $6, connected_ms = $7, updated_ms = $7 WHERE id = $1 RETURNING cwd";
-    let values = values![
-        lease.session.0,
-        lease.worker.0,
-        lease.token.0,
-        held.row.lease_expires_ms,
-        turn.0,
-        held.row.last_seq,
-        held.row.now_ms,
-    ];
+    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, active_turn_id = $4, \
+               cancel_turn_id = NULL, last_seq = $5, connected_ms = $6, updated_ms = $6 WHERE id = $1 RETURNING cwd";
+    let values =
+        values![lease.session.0, lease.worker.0, lease.token.0, turn.0, held.row.last_seq, held.row.now_ms,];
     let cwd = held.tx.one(sql, values).await?.get("cwd")?;
     Ok(Some(Mail {
         turn,

@@ -161,7 +161,7 @@ impl Store {
         update_session(&mut tx, &row, &end, &outcome, i64::try_from(messages.len()).unwrap_or_default())
             .await?;
         if !more {
-            let sql = "UPDATE sessions SET lease_worker = NULL, lease_expires_ms = 0 WHERE id = $1";
+            let sql = "UPDATE sessions SET lease_worker = NULL WHERE id = $1";
             tx.run(sql, values![row.id.0]).await?;
         }
         tx.commit().await?;

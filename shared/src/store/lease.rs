@@ -1,4 +1,4 @@
-//! Leases: renewed while their worker lives, ended when it does not.
+//! The end of a lease that its run does not end: its worker is dead, its run broke off, or it is given back on purpose.
 
 use super::cancel::cut_short;
 use super::children::first_with_child;
@@ -8,22 +8,13 @@ use super::interactions::supersede;
 use super::maintenance::end_hopeless_work;
 use super::progress::{CallEnd, close_calls, count_messages, open_calls};
 use super::sweep::head;
-use super::tx::SessionTx;
+use super::tx::{SessionTx, lives};
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
 use crate::domain::{
-    HeldLease, InteractionId, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
+    InteractionId, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
 };
 use crate::problem::Problem;
-
-/// A sign of life.
-#[derive(Debug, Clone, Copy)]
-pub struct Beat {
-    /// Who lives.
-    pub worker: WorkerId,
-    /// For how long its leases are good from now, in milliseconds.
-    pub lease_ms: i64,
-}
 
 /// A session that was taken from a run which did not end by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,60 +36,37 @@ pub struct Reaped {
 }
 
 impl Store {
-    /// Renews all leases of a worker in one statement, and says which those are: what is missing is lost.
-    ///
-    /// # Errors
-    /// [`StoreError::LeaseLost`] where the worker itself is no longer known: it has to register again.
-    pub async fn renew_all(&self, beat: Beat) -> Result<Vec<HeldLease>, StoreError> {
-        let mut tx = self.db.begin().await?;
-        let now_ms = tx.now_ms().await?;
-        let expires_ms = now_ms + beat.lease_ms;
-        let sql = "UPDATE workers SET seen_ms = $2, expires_ms = $3 WHERE id = $1";
-        if tx.run(sql, values![beat.worker.0, now_ms, expires_ms]).await? == 0 {
-            return Err(StoreError::LeaseLost);
-        }
-        // What has expired stays so: its run may have stopped itself already, and the reaper will give it on.
-        let sql = "UPDATE sessions SET lease_expires_ms = $2 WHERE lease_worker = $1 AND lease_expires_ms > $3 \
-                   RETURNING id, lease_token, active_turn_id, cancel_turn_id";
-        let mut held = Vec::new();
-        for row in tx.all(sql, values![beat.worker.0, expires_ms, now_ms]).await? {
-            held.push(HeldLease {
-                session: SessionId(row.get("id")?),
-                token: LeaseToken(row.get("lease_token")?),
-                turn: row.get::<Option<uuid::Uuid>>("active_turn_id")?.map(TurnId),
-                cancel_turn: row.get::<Option<uuid::Uuid>>("cancel_turn_id")?.map(TurnId),
-                expires_ms,
-            });
-        }
-        tx.commit().await?;
-        Ok(held)
-    }
-
-    /// The sessions whose worker has not renewed its lease in time.
-    pub async fn expired(&self, limit: i64) -> Result<Vec<SessionId>, StoreError> {
-        let now_ms = self.now_ms().await?;
-        let sql =
-            "SELECT id FROM sessions WHERE lease_worker IS NOT NULL AND lease_expires_ms <= $1 LIMIT $2";
-        let rows = self.db.all(sql, values![now_ms, limit]).await?;
+    /// The sessions of workers that were declared dead or whose rows are gone, in the order of their ids, after `after`.
+    pub async fn reapable(&self, after: Option<SessionId>, limit: i64) -> Result<Vec<SessionId>, StoreError> {
+        let sql = "SELECT s.id FROM sessions s LEFT JOIN workers w ON w.id = s.lease_worker \
+                   WHERE s.lease_worker IS NOT NULL AND (w.id IS NULL OR w.dead_ms IS NOT NULL) AND s.id > $1 \
+                   ORDER BY s.id LIMIT $2";
+        let after = after.map_or_else(uuid::Uuid::nil, |session| session.0);
+        let rows = self.db.all(sql, values![after, limit]).await?;
         rows.iter().map(|row| Ok(SessionId(row.get("id")?))).collect()
     }
 
     /// Takes a session from a dead worker: what its turn had claimed goes back to the mailbox, or fails with
-    /// `WORKER_LOST` once the turn was tried `max_attempts` times. `None`: somebody else was faster, or it lives.
+    /// `WORKER_LOST` once the turn was tried `max_attempts` times. `None`: somebody else was faster, the worker lives, the
+    /// session is gone, or somebody holds it: a reaper does not wait for one session but looks again later.
     pub async fn reap(&self, session: SessionId, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
-        let held = self.lock(session).await?;
-        match held.row.lease_worker {
-            Some(worker) if held.row.live_worker().is_none() => {
-                take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
-            }
-            _ => Ok(None),
+        let Some(mut held) = self.try_lock(session).await? else { return Ok(None) };
+        let Some(worker) = held.row.lease_worker else { return Ok(None) };
+        if lives(&mut held.tx, worker).await? {
+            return Ok(None);
         }
+        take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
     }
 
-    /// The same for a lease that is alive but whose run is gone, because it broke off in the middle.
-    pub async fn abandon(&self, lease: &Lease, max_attempts: i64) -> Result<Reaped, StoreError> {
-        let held = self.lock_leased(lease).await?;
-        take_back(held, lease.worker, max_attempts, Attempt::Spent).await
+    /// The same for a lease whose worker lives but whose run is gone, because it broke off in the middle. `None`: somebody
+    /// holds the session.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`] where the lease is no longer the session's.
+    pub async fn abandon(&self, lease: &Lease, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
+        let Some(held) = self.try_lock(lease.session).await? else { return Ok(None) };
+        held.is_held_by(lease)?;
+        take_back(held, lease.worker, max_attempts, Attempt::Spent).await.map(Some)
     }
 
     /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent. A turn that somebody
@@ -206,7 +174,7 @@ pub(super) async fn release(
     let sql = "UPDATE jobs SET state = 'pending', claim_token = NULL, attempt = attempt - $2 \
                WHERE session_id = $1 AND state = 'claimed'";
     held.tx.run(sql, values![held.row.id.0, refund]).await?;
-    let sql = "UPDATE sessions SET lease_worker = NULL, lease_expires_ms = 0, active_turn_id = NULL, \
+    let sql = "UPDATE sessions SET lease_worker = NULL, active_turn_id = NULL, \
                cancel_turn_id = NULL, enqueued_ms = $2, updated_ms = $2 WHERE id = $1";
     held.tx.run(sql, values![held.row.id.0, held.row.now_ms]).await?;
     head(held).await

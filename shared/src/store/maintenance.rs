@@ -135,7 +135,7 @@ impl Store {
         if let Cut::Trim { at } | Cut::Fork(crate::domain::Fork { at: Some(at), .. }) = &admission.cut {
             find(&mut held.tx, held.row.id, *at).await?;
         }
-        if held.row.live_worker().is_some() || held.has_open_jobs().await? {
+        if held.is_busy().await? {
             return Err(StoreError::SessionBusy);
         }
         let SessionTx { mut tx, mut row } = held;
@@ -247,9 +247,9 @@ pub(super) async fn begin_work(
     let sql = "UPDATE jobs SET state = 'claimed', claim_token = $2, worker_id = $3, attempt = attempt + 1, \
                started_ms = coalesce(started_ms, $4) WHERE id = $1";
     tx.run(sql, values![job.0, lease.token.0, lease.worker.0, row.now_ms]).await?;
-    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, lease_expires_ms = $4, updated_ms = $5 \
+    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, updated_ms = $4 \
                WHERE id = $1 RETURNING title";
-    let values = values![row.id.0, lease.worker.0, lease.token.0, row.lease_expires_ms, row.now_ms];
+    let values = values![row.id.0, lease.worker.0, lease.token.0, row.now_ms];
     let title = tx.one(sql, values).await?.get("title")?;
     tx.commit().await?;
     let Locked { agent, engine, cwd, native_session, .. } = row;

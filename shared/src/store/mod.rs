@@ -43,12 +43,13 @@ pub use drain::{Begin, Claimed, MOST_MERGED, Mail, Needs, Unsent};
 pub use finish::{Ended, Finished, Next, TurnEnd, TurnOutcome, WrittenMessage};
 pub use interactions::NewInteraction;
 pub use jobs::{JobFilter, Outcome, QueueStats};
-pub use lease::{Beat, Reaped};
+pub use lease::Reaped;
 pub use maintenance::{AdmittedCut, CutAdmission, NativeFork, Work, WorkEnd, Worked};
 pub use messages::{ContextEntry, MessagePage};
 pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
+pub use workers::{Beat, Sighting};
 
 /// The store. Cheap to clone.
 #[derive(Debug, Clone)]

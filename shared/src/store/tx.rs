@@ -1,6 +1,6 @@
 //! The locked session: where each of the three transactions starts.
 
-use super::db::{Db, Tx, values};
+use super::db::{Db, Row, Tx, values};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
 
@@ -23,18 +23,12 @@ pub(super) struct Locked {
     pub(super) last_message: Option<MessageId>,
     pub(super) lease_worker: Option<WorkerId>,
     pub(super) lease_token: LeaseToken,
-    pub(super) lease_expires_ms: i64,
     pub(super) active_turn: Option<TurnId>,
     pub(super) cancel_turn: Option<TurnId>,
     pub(super) now_ms: i64,
 }
 
 impl Locked {
-    /// The worker whose lease is alive.
-    pub(super) fn live_worker(&self) -> Option<WorkerId> {
-        self.lease_worker.filter(|_| self.now_ms < self.lease_expires_ms)
-    }
-
     /// The next place in the order of arrival.
     pub(super) fn next_seq(&mut self) -> i64 {
         self.last_seq += 1;
@@ -50,19 +44,38 @@ impl SessionTx {
         Ok(Self { tx, row })
     }
 
+    /// The same, or `None` where somebody else holds the session or it is gone.
+    pub(super) async fn try_lock(db: &Db, session: SessionId) -> Result<Option<Self>, StoreError> {
+        let mut tx = db.begin().await?;
+        let Some(row) = tx.try_lock_session(session.0).await? else { return Ok(None) };
+        let row = locked(&tx, &row, session)?;
+        Ok(Some(Self { tx, row }))
+    }
+
     /// The same for a run: where the lease is no longer the session's, nothing can be written.
     ///
-    /// An expired lease that nobody has taken is still the run's: it ends by being taken, not by the clock.
+    /// The lease of a dead worker that nobody has taken is still the run's: it ends by being taken, not by the clock.
     pub(super) async fn lock_leased(db: &Db, lease: &Lease) -> Result<Self, StoreError> {
         let held = match Self::lock(db, lease.session).await {
             // A deleted session's lease is as lost as any.
             Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
             other => other?,
         };
-        if held.row.lease_worker != Some(lease.worker) || held.row.lease_token != lease.token {
-            return Err(StoreError::LeaseLost);
-        }
+        held.is_held_by(lease)?;
         Ok(held)
+    }
+
+    /// Fails unless the lease is the session's.
+    pub(super) fn is_held_by(&self, lease: &Lease) -> Result<(), StoreError> {
+        if self.row.lease_worker == Some(lease.worker) && self.row.lease_token == lease.token {
+            return Ok(());
+        }
+        Err(StoreError::LeaseLost)
+    }
+
+    /// Whether a worker that lives has the session, or any of its jobs has not ended.
+    pub(super) async fn is_busy(&mut self) -> Result<bool, StoreError> {
+        Ok(self.has_open_jobs().await? || live_worker(&mut self.tx, &self.row).await?.is_some())
     }
 
     /// Whether any job of the session has not ended.
@@ -75,6 +88,24 @@ impl SessionTx {
 /// Locks a session in a transaction that has begun.
 pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, StoreError> {
     let row = tx.lock_session(session.0).await?.ok_or(StoreError::SessionNotFound)?;
+    locked(tx, &row, session)
+}
+
+/// The worker that has a held session and lives. A worker lives until it is declared dead, whatever the clock says; one
+/// whose row is gone is dead.
+pub(super) async fn live_worker(tx: &mut Tx, row: &Locked) -> Result<Option<WorkerId>, StoreError> {
+    let Some(worker) = row.lease_worker else { return Ok(None) };
+    Ok(lives(tx, worker).await?.then_some(worker))
+}
+
+/// Whether a worker is known and was not declared dead.
+pub(super) async fn lives(tx: &mut Tx, worker: WorkerId) -> Result<bool, StoreError> {
+    // A statement of its own: within the one that waited for the session's lock it could see the workers of before.
+    let sql = "SELECT id FROM workers WHERE id = $1 AND dead_ms IS NULL";
+    Ok(tx.first(sql, values![worker.0]).await?.is_some())
+}
+
+fn locked(tx: &Tx, row: &Row, session: SessionId) -> Result<Locked, StoreError> {
     let engine: String = row.get("engine")?;
     Ok(Locked {
         id: SessionId(row.get("id")?),
@@ -89,7 +120,6 @@ pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, Stor
         last_message: row.get::<Option<i64>>("last_message_id")?.map(MessageId),
         lease_worker: row.get::<Option<uuid::Uuid>>("lease_worker")?.map(WorkerId),
         lease_token: LeaseToken(row.get("lease_token")?),
-        lease_expires_ms: row.get("lease_expires_ms")?,
         active_turn: row.get::<Option<uuid::Uuid>>("active_turn_id")?.map(TurnId),
         cancel_turn: row.get::<Option<uuid::Uuid>>("cancel_turn_id")?.map(TurnId),
         now_ms: tx.clock.read(row.get("now_ms")?),
@@ -99,6 +129,10 @@ pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, Stor
 impl Store {
     pub(super) async fn lock(&self, session: SessionId) -> Result<SessionTx, StoreError> {
         SessionTx::lock(&self.db, session).await
+    }
+
+    pub(super) async fn try_lock(&self, session: SessionId) -> Result<Option<SessionTx>, StoreError> {
+        SessionTx::try_lock(&self.db, session).await
     }
 
     pub(super) async fn lock_leased(&self, lease: &Lease) -> Result<SessionTx, StoreError> {

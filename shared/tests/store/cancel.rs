@@ -6,7 +6,7 @@ use roundhouse_shared::domain::{
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
-    Beat, Begin, Cancelled, Meanwhile, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
+    Begin, Cancelled, Meanwhile, MessagePage, Next, Outcome, Store, StoreError, TurnEnd, TurnOutcome,
 };
 
 use crate::support::*;
@@ -108,7 +108,7 @@ async fn a_running_turn_is_flagged_and_what_was_injected_is_answered(store: &Sto
     let (lease, mail) = begin_as(store, session, worker, LONG_MS).await;
     let injected = admit(store, session, "injected").await;
     let enqueued = enqueue(store, session, "enqueued").await;
-    let held = store.renew_all(Beat { worker, lease_ms: LONG_MS }).await.unwrap();
+    let held = store.held(worker).await.unwrap();
     assert_eq!((held[0].turn, held[0].cancel_turn), (Some(mail.turn), None));
 
     let cancelled = store.cancel_session(session).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_running_turn_is_flagged_and_what_was_injected_is_answered(store: &Sto
     assert_eq!((cancelled.turn, ids(&cancelled.ended)), (Some(mail.turn), vec![injected]));
     assert_eq!(state(store, first).await, JobState::Claimed);
     assert_eq!(state(store, enqueued).await, JobState::Pending);
-    let held = store.renew_all(Beat { worker, lease_ms: LONG_MS }).await.unwrap();
+    let held = store.held(worker).await.unwrap();
     assert_eq!((held[0].turn, held[0].cancel_turn), (Some(mail.turn), Some(mail.turn)));
     // Once more changes nothing, and what is injected after the cancel stays.
     let late = admit(store, session, "late").await;

@@ -82,7 +82,7 @@ async fn a_turn_can_be_summed_up_while_it_runs(store: &Store) {
     store.drain_more(&lease, turn, Meanwhile::Boundary).await.unwrap();
 
     // A summary is not lost with its worker.
-    store.abandon(&lease, 3).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap().unwrap();
     let (_, mail) = begin(store, session).await;
 
     assert_eq!(mail.turn, turn);

@@ -152,14 +152,14 @@ async fn asking(store: &Store) -> (SessionId, Lease, TurnId) {
 async fn a_call_that_waits_for_a_person_is_asked_anew(store: &Store) {
     let asked = [(Role::User, "first"), (Role::Assistant, "may I?")];
     let (session, lease, turn) = asking(store).await;
-    assert_eq!(store.abandon(&lease, 3).await.unwrap().ended, []);
+    assert_eq!(store.abandon(&lease, 3).await.unwrap().unwrap().ended, []);
     let (lease, again) = begin(store, session).await;
     assert_eq!((again.turn, told(store, session).await), (turn, said(asked).to_vec()));
     // Without a question it may have been at work; and with the last try all ends.
-    store.abandon(&lease, 3).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap().unwrap();
     assert_eq!(told(store, session).await[2].1, UNKNOWN);
     let (session, lease, _) = asking(store).await;
-    assert_eq!(store.abandon(&lease, 1).await.unwrap().ended.len(), 1);
+    assert_eq!(store.abandon(&lease, 1).await.unwrap().unwrap().ended.len(), 1);
     assert_eq!(told(store, session).await[2].1, UNKNOWN);
 }
 
@@ -170,7 +170,7 @@ async fn a_call_that_has_a_child_is_asked_anew_and_finds_it(store: &Store) {
         let asking = store.append(&lease, mail.turn, &written).await.unwrap()[0].id;
         let spawn = Spawn { wakes, ..child(mail.turn, asking, "c2") };
         let started = store.spawn(&lease, &spawn).await.unwrap();
-        assert_eq!(store.abandon(&lease, 3).await.unwrap().ended, []);
+        assert_eq!(store.abandon(&lease, 3).await.unwrap().unwrap().ended, []);
         let so_far = [(Role::User, "first"), (Role::Assistant, "work on it"), (Role::Tool, "one")];
         assert_eq!(told(store, session).await, said(so_far));
 
@@ -179,7 +179,7 @@ async fn a_call_that_has_a_child_is_asked_anew_and_finds_it(store: &Store) {
         assert_eq!(store.spawn(&lease, &anew).await.unwrap(), started);
         // With its result it is a call as any, and the one after it may have been at work.
         store.append(&lease, again.turn, &[result("c2", "two")]).await.unwrap();
-        store.abandon(&lease, 3).await.unwrap();
+        store.abandon(&lease, 3).await.unwrap().unwrap();
         let last: Vec<_> =
             told(store, session).await.into_iter().skip(3).map(|(_, content)| content).collect();
         assert_eq!(last, ["two", UNKNOWN]);
@@ -188,10 +188,10 @@ async fn a_call_that_has_a_child_is_asked_anew_and_finds_it(store: &Store) {
     let (session, _, lease, mail) = running(store).await;
     let asking = store.append(&lease, mail.turn, &[calls("work", &["c1", "c2"])]).await.unwrap()[0].id;
     store.spawn(&lease, &child(mail.turn, asking, "c2")).await.unwrap();
-    store.abandon(&lease, 3).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap().unwrap();
     assert_eq!(told(store, session).await.len(), 3);
     let (lease, _) = begin(store, session).await;
-    store.abandon(&lease, 2).await.unwrap();
+    store.abandon(&lease, 2).await.unwrap().unwrap();
     assert_eq!(told(store, session).await.len(), 4);
 }
 
@@ -201,7 +201,7 @@ async fn cut_off_around(store: &Store) -> (SessionId, TurnId, [JobId; 3]) {
     let own = enqueue(store, session, "own").await;
     let injected = admit(store, session, "injected").await;
     store.drain_more(&lease, mail.turn, Meanwhile::Boundary).await.unwrap();
-    store.abandon(&lease, 3).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap().unwrap();
     (session, mail.turn, [first, own, injected])
 }
 
@@ -251,7 +251,7 @@ async fn an_id_that_comes_twice_is_two_calls(store: &Store) {
     let (session, _, lease, mail) = running(store).await;
     let written = [calls("a", &["c1"]), result("c1", "one"), calls("b", &["c1"])];
     store.append(&lease, mail.turn, &written).await.unwrap();
-    store.abandon(&lease, 3).await.unwrap();
+    store.abandon(&lease, 3).await.unwrap().unwrap();
     let shown: Vec<_> = told(store, session).await.into_iter().map(|(_, content)| content).collect();
     assert_eq!(shown, ["first", "a", "one", "b", UNKNOWN]);
 }
@@ -260,7 +260,7 @@ async fn a_cancel_that_outlives_its_worker_tells_what_was_used(store: &Store) {
     let (session, first, lease, mail) = running(store).await;
     half_way(store, session, &lease, mail.turn).await;
     store.cancel_session(session).await.unwrap();
-    let abandoned = store.abandon(&lease, 3).await.unwrap();
+    let abandoned = store.abandon(&lease, 3).await.unwrap().unwrap();
     assert_eq!(abandoned.ended.len(), 2);
     for ended in &abandoned.ended {
         let Outcome::Answered(result) = &ended.outcome else { panic!("{ended:?}") };
@@ -273,7 +273,7 @@ async fn a_cancel_that_outlives_its_worker_tells_what_was_used(store: &Store) {
     // One that had called no model yet has no more to tell than that it ran.
     let (session, _, lease, _) = running(store).await;
     store.cancel_session(session).await.unwrap();
-    let abandoned = store.abandon(&lease, 3).await.unwrap();
+    let abandoned = store.abandon(&lease, 3).await.unwrap().unwrap();
     let Outcome::Answered(result) = &abandoned.ended[0].outcome else { panic!("{abandoned:?}") };
     assert_eq!((result.iterations, result.token_usage), (1, Usage::default().into()));
 }

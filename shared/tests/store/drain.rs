@@ -78,15 +78,10 @@ async fn a_session_that_does_not_exist_is_not_begun(store: &Store) {
 async fn a_worker_that_cannot_run_the_agent_leaves_the_session_to_others(store: &Store) {
     let session = session(store).await;
     let job = admit(store, session, "hello").await;
-    let begin = store
-        .begin(session, WorkerId::generate(), LONG_MS, |needs| needs != Needs::Agent("helper"))
-        .await
-        .unwrap();
+    let worker = registered(store).await;
+    let begin = store.begin(session, worker, |needs| needs != Needs::Agent("helper")).await.unwrap();
     assert!(matches!(begin, Begin::NotHere), "{begin:?}");
-    let begin = store
-        .begin(session, WorkerId::generate(), LONG_MS, |needs| needs == Needs::Agent("helper"))
-        .await
-        .unwrap();
+    let begin = store.begin(session, worker, |needs| needs == Needs::Agent("helper")).await.unwrap();
     assert!(
         matches!(&begin, Begin::Started(lease, mail) if lease.token.0 == 1 && jobs_of(mail) == [job]),
         "{begin:?}"

@@ -14,6 +14,7 @@ mod children;
 mod compaction;
 mod cut_off;
 mod cuts;
+mod dead;
 mod doomed;
 mod drain;
 mod finish;

@@ -191,7 +191,7 @@ async fn a_cut_whose_worker_dies_is_done_by_the_next(store: &Store) {
     // The third is the last.
     let (lease, work) = begin_cut(store, session).await;
     assert_eq!(job(store, work.job).await.attempt, 3);
-    let reaped = store.abandon(&lease, 3).await.unwrap();
+    let reaped = store.abandon(&lease, 3).await.unwrap().unwrap();
     assert_eq!(answer(&reaped.ended[0].outcome), ("WORKER_LOST", false));
     assert_eq!(reaped.next.map(|next| next.job), Some(late));
     assert_eq!(contents(store, session).await, ["q1", "a1", "q2", "a2", "late"]);

@@ -1,7 +1,7 @@
 //! Cuts of sessions whose engine keeps conversations of its own.
 
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId, WorkerId};
+use roundhouse_shared::domain::{ContextSource, Cut, EngineKind, Fork, MessageId, SessionId};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
     Begin, Needs, Store, StoreError, TurnEnd, TurnOutcome, WorkEnd, WrittenMessage,
@@ -188,9 +188,10 @@ async fn a_cut_needs_an_engine_only_where_it_copies_a_conversation(db: &Database
     let store = &db.store;
     let session = native(db, 2).await;
     let (first, reply) = (id_of(store, session, "q1").await, id_of(store, session, "a1").await);
+    let worker = registered(store).await;
     let without = async |needed: Option<Needs<'static>>| {
         let has = |needs: Needs<'_>| Some(needs) == needed;
-        store.begin(session, WorkerId::generate(), LONG_MS, has).await.unwrap()
+        store.begin(session, worker, has).await.unwrap()
     };
     let copies = Some(Needs::Engine(EngineKind::ClaudeCli));
     for (cut, needs) in [

@@ -151,12 +151,12 @@ async fn a_child_whose_workers_die_wakes_its_parent_at_last(store: &Store) {
         if cancelled {
             store.cancel_job(child.job).await.unwrap();
         } else {
-            assert_eq!(store.abandon(&lease, 2).await.unwrap().ended, []);
+            assert_eq!(store.abandon(&lease, 2).await.unwrap().unwrap().ended, []);
             assert_eq!(store.session(parent).await.unwrap().unwrap().status, SessionStatus::Idle);
             begin_and_die(store, child.session).await;
         }
         let reaped = if cancelled {
-            store.abandon(&lease, 2).await.unwrap()
+            store.abandon(&lease, 2).await.unwrap().unwrap()
         } else {
             store.reap(child.session, 2).await.unwrap().unwrap()
         };

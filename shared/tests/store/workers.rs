@@ -10,7 +10,9 @@ on_both_databases![
     a_worker_that_registers_again_is_still_one,
     a_stopping_worker_is_shown_until_its_time_runs_out,
     a_worker_whose_time_ran_out_is_not_shown,
-    workers_long_gone_are_forgotten,
+    a_worker_that_cannot_be_read_keeps_no_other_from_being_shown,
+    workers_long_dead_are_forgotten,
+    a_worker_is_not_forgotten_while_a_session_names_it,
     workers_are_shown_with_what_they_run,
 ];
 
@@ -53,9 +55,9 @@ async fn a_stopping_worker_is_shown_until_its_time_runs_out(store: &Store) {
     assert_eq!(shown, [(stopping, true), (staying, false)]);
 
     // A beat does not make it take work again.
-    store.renew_all(Beat { worker: stopping, lease_ms: LONG_MS }).await.unwrap();
+    store.renew(Beat { worker: stopping, lease_ms: LONG_MS }).await.unwrap();
     assert!(store.workers().await.unwrap().iter().any(|worker| worker.stopping));
-    store.renew_all(Beat { worker: stopping, lease_ms: DEAD_MS }).await.unwrap();
+    store.renew(Beat { worker: stopping, lease_ms: DEAD_MS }).await.unwrap();
     let left: Vec<_> = store.workers().await.unwrap().iter().map(|worker| worker.id).collect();
     assert_eq!(left, [staying]);
 }
@@ -67,11 +69,39 @@ async fn a_worker_whose_time_ran_out_is_not_shown(store: &Store) {
     assert_eq!(hosts, ["alive"]);
 }
 
-async fn workers_long_gone_are_forgotten(db: &Database) {
-    db.store.register_worker(&worker("long gone"), -3_700_000).await.unwrap();
-    db.store.register_worker(&worker("just gone"), DEAD_MS).await.unwrap();
-    db.store.register_worker(&worker("alive"), LONG_MS).await.unwrap();
-    assert_eq!(db.texts("SELECT host FROM workers ORDER BY host").await, ["alive", "just gone"]);
+/// Another version of the program may have agents that this one cannot read.
+async fn a_worker_that_cannot_be_read_keeps_no_other_from_being_shown(db: &Database) {
+    db.store.register_worker(&worker("odd"), LONG_MS).await.unwrap();
+    db.execute("UPDATE workers SET agents = '[{\"from\": \"the future\"}]'").await;
+    db.store.register_worker(&worker("even"), LONG_MS).await.unwrap();
+    let hosts: Vec<_> = db.store.workers().await.unwrap().into_iter().map(|worker| worker.host).collect();
+    assert_eq!(hosts, ["even"]);
+}
+
+async fn workers_long_dead_are_forgotten(db: &Database) {
+    let [long_dead, dead, alive] = ["long dead", "dead", "alive"].map(worker);
+    for worker in [&long_dead, &dead, &alive] {
+        db.store.register_worker(worker, LONG_MS).await.unwrap();
+    }
+    assert!(db.store.declare_dead(long_dead.id, None).await.unwrap());
+    // Also those that live seem to have expired long ago.
+    db.clock.step(2 * LONG_MS);
+    assert!(db.store.declare_dead(dead.id, None).await.unwrap());
+    db.store.forget_workers().await.unwrap();
+    assert_eq!(db.texts("SELECT host FROM workers ORDER BY host").await, ["alive", "dead"]);
+    db.store.renew(Beat { worker: alive.id, lease_ms: LONG_MS }).await.unwrap();
+}
+
+async fn a_worker_is_not_forgotten_while_a_session_names_it(db: &Database) {
+    let session = session(&db.store).await;
+    admit(&db.store, session, "hello").await;
+    begin_and_die(&db.store, session).await;
+    db.clock.step(2 * LONG_MS);
+    db.store.forget_workers().await.unwrap();
+    assert_eq!(db.number("SELECT count(*) FROM workers").await, 1);
+    db.store.reap(session, 3).await.unwrap().unwrap();
+    db.store.forget_workers().await.unwrap();
+    assert_eq!(db.number("SELECT count(*) FROM workers").await, 0);
 }
 
 async fn workers_are_shown_with_what_they_run(store: &Store) {
@@ -89,7 +119,9 @@ async fn workers_are_shown_with_what_they_run(store: &Store) {
     let [held] = of(one).leases[..] else { panic!("{workers:?}") };
     assert_eq!((held.session, held.token), (session, lease.token));
     assert_eq!((held.turn, held.cancel_turn), (Some(mail.turn), Some(mail.turn)));
-    let renewed: Vec<HeldLease> = store.renew_all(Beat { worker: one, lease_ms: 2 * LONG_MS }).await.unwrap();
+    assert_eq!(held.expires_ms, of(one).expires_ms);
+    store.renew(Beat { worker: one, lease_ms: 2 * LONG_MS }).await.unwrap();
+    let renewed: Vec<HeldLease> = store.held(one).await.unwrap();
     assert!(held.expires_ms < renewed[0].expires_ms);
     let workers = store.workers().await.unwrap();
     assert_eq!(workers.iter().find(|worker| worker.id == one).unwrap().leases, renewed);

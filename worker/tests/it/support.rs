@@ -12,7 +12,8 @@ use roundhouse_engines::contract::{
 };
 use roundhouse_shared::bus::Bus;
 use roundhouse_shared::domain::{
-    Agent, ContextSource, Cut, EngineKind, JobId, Lane, OnBusy, SessionId, SessionJob, Usage, WorkerId,
+    Agent, ContextSource, Cut, EngineKind, JobId, Lane, OnBusy, SessionId, SessionJob, Usage, Worker,
+    WorkerId,
 };
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
@@ -221,7 +222,21 @@ impl Site {
             idempotency: None,
         };
         self.store.admit(&admission).await.unwrap();
-        let begun = self.store.begin(session, WorkerId::generate(), 3_600_000, |_| true).await.unwrap();
+        let worker = Worker {
+            id: WorkerId::generate(),
+            host: "elsewhere".to_owned(),
+            pid: 1,
+            version: "1.2.3".to_owned(),
+            slots: 1,
+            agents: Vec::new(),
+            stopping: false,
+            started_ms: 0,
+            seen_ms: 0,
+            expires_ms: 0,
+            leases: Vec::new(),
+        };
+        self.store.register_worker(&worker, 3_600_000).await.unwrap();
+        let begun = self.store.begin(session, worker.id, |_| true).await.unwrap();
         let Begin::Started(lease, mail) = begun else { panic!("{begun:?}") };
         self.store.adopt_native(&lease, native, "here").await.unwrap();
         let message = WrittenMessage { content: format!("a{n}"), ..WrittenMessage::default() };

@@ -155,7 +155,7 @@ impl Api {
     pub(crate) async fn begin_when_rung(&self, session: SessionId) -> Turn {
         let mut follow = self.bus.follow(session, None).await;
         loop {
-            match self.store.begin(session, self.worker, LEASE_MS, |_| true).await.unwrap() {
+            match self.store.begin(session, self.worker, |_| true).await.unwrap() {
                 Begin::Started(lease, mail) => return Turn::new(self, lease, mail).await,
                 _ => drop(within(follow.next()).await),
             }
@@ -166,7 +166,7 @@ impl Api {
     pub(crate) async fn cut_when_rung(&self, session: SessionId, end: WorkEnd) -> Work {
         let mut follow = self.bus.follow(session, None).await;
         loop {
-            match self.store.begin(session, self.worker, LEASE_MS, |_| true).await.unwrap() {
+            match self.store.begin(session, self.worker, |_| true).await.unwrap() {
                 Begin::Maintenance(lease, work) => {
                     let worked = self.store.finish_work(&lease, work.job, &end).await.unwrap();
                     let notices = worked.ended.iter().map(|ended| Notice::Ended(session, ended.job));

@@ -11,9 +11,10 @@ impl Simulation<'_> {
     /// Everybody dies; then one worker runs what is left.
     pub(super) async fn run_to_the_end(&mut self) {
         for worker in 0..self.workers.len() {
-            self.beat(worker, false).await;
+            self.declare_dead(worker).await;
         }
         self.reap(i64::MAX).await;
+        self.beat(0).await;
         self.sweep().await;
         self.begin(0, true).await;
         if let Some((n, Run { cut: Some(cut), .. })) = self.run(0).filter(|(_, run)| self.holds(&run.lease)) {

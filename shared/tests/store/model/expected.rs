@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use roundhouse_shared::domain::{JobId, JobKind, JobState, Lane, OnBusy, SessionStatus, TurnId, Usage};
+use roundhouse_shared::domain::{
+    JobId, JobKind, JobState, Lane, OnBusy, SessionStatus, TurnId, Usage, WorkerId,
+};
 use roundhouse_shared::store::Next;
 
 /// A session.
@@ -38,7 +40,8 @@ pub(super) struct Work {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) token: i64,
-    pub(super) worker: usize,
+    pub(super) worker: WorkerId,
+    /// Whether its worker was not declared dead.
     pub(super) alive: bool,
     pub(super) turn: Option<TurnId>,
 }
@@ -144,9 +147,15 @@ impl Expected {
         }
     }
 
-    pub(super) fn take_lease(&mut self, worker: usize, alive: bool) {
+    pub(super) fn take_lease(&mut self, worker: WorkerId) {
         self.last_token += 1;
-        self.lease = Some(Held { token: self.last_token, worker, alive, turn: None });
+        self.lease = Some(Held { token: self.last_token, worker, alive: true, turn: None });
+    }
+
+    pub(super) fn declare_dead(&mut self, worker: WorkerId) {
+        if let Some(held) = self.lease.as_mut().filter(|held| held.worker == worker) {
+            held.alive = false;
+        }
     }
 
     /// The jobs of the next turn, and the turn where it goes on.

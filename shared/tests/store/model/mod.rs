@@ -22,7 +22,7 @@ use simulation::Simulation;
 enum Step {
     /// A client sends a message.
     Admit(OnBusy),
-    /// A worker wants to run the session. It may be one that dies at once.
+    /// A worker wants to run the session. It may be one that is declared dead at once.
     Begin { worker: usize, alive: bool },
     /// A client wants the session emptied, or copied.
     Cut(Copies),
@@ -37,8 +37,10 @@ enum Step {
     Repeat { run: usize },
     /// A run gives its session back.
     HandBack { run: usize },
-    /// A worker's heartbeat: it lives on, or that was its last.
-    Beat { worker: usize, alive: bool },
+    /// A worker's heartbeat. If it was declared dead it is told so, and registers again as another.
+    Beat { worker: usize },
+    /// Somebody declares a worker dead, which may run on and not know it.
+    DeclareDead { worker: usize },
     /// A worker notices that a run of its own broke off.
     Abandon { run: usize, max_attempts: i64 },
     /// A reaper finds the session.
@@ -77,7 +79,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => run().prop_map(|run| Step::DrainMore { run }),
         1 => run().prop_map(|run| Step::Repeat { run }),
         2 => run().prop_map(|run| Step::HandBack { run }),
-        3 => (0..WORKERS, alive()).prop_map(|(worker, alive)| Step::Beat { worker, alive }),
+        3 => (0..WORKERS).prop_map(|worker| Step::Beat { worker }),
+        2 => (0..WORKERS).prop_map(|worker| Step::DeclareDead { worker }),
         2 => (run(), 1..4_i64).prop_map(|(run, max_attempts)| Step::Abandon { run, max_attempts }),
         4 => (1..4_i64).prop_map(|max_attempts| Step::Reap { max_attempts }),
         1 => Just(Step::Sweep),

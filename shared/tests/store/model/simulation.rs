@@ -1,6 +1,6 @@
 //! The steps, taken by the store and by the model, and compared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
@@ -20,7 +20,10 @@ use crate::support::*;
 pub(super) struct Simulation<'s> {
     pub(super) store: &'s Store,
     pub(super) session: SessionId,
+    /// The worker processes, by what they are known as now.
     pub(super) workers: Vec<WorkerId>,
+    /// Those that were declared dead.
+    dead: HashSet<WorkerId>,
     pub(super) runs: Vec<Run>,
     pub(super) answers: HashMap<JobId, Outcome>,
     pub(super) expected: Expected,
@@ -43,8 +46,16 @@ impl<'s> Simulation<'s> {
         for _ in 0..workers {
             known.push(registered(store).await);
         }
-        let (runs, answers, expected) = (Vec::new(), HashMap::new(), Expected::default());
-        Self { store, session, workers: known, runs, answers, expected, spent: 0 }
+        Self {
+            store,
+            session,
+            workers: known,
+            dead: HashSet::new(),
+            runs: Vec::new(),
+            answers: HashMap::new(),
+            expected: Expected::default(),
+            spent: 0,
+        }
     }
 
     pub(super) async fn step(&mut self, step: Step) {
@@ -71,7 +82,8 @@ impl<'s> Simulation<'s> {
                     self.hand_back(n).await;
                 }
             }
-            Step::Beat { worker, alive } => self.beat(worker, alive).await,
+            Step::Beat { worker } => self.beat(worker).await,
+            Step::DeclareDead { worker } => self.declare_dead(worker).await,
             Step::Reap { max_attempts } => self.reap(max_attempts).await,
             Step::Sweep => self.sweep().await,
             Step::Cancel => {
@@ -175,25 +187,31 @@ impl<'s> Simulation<'s> {
     }
 
     pub(super) async fn begin(&mut self, worker: usize, alive: bool) {
-        let lease_ms = if alive { LONG_MS } else { DEAD_MS };
-        let begun = try_begin(self.store, self.session, self.workers[worker], lease_ms).await.unwrap();
-        match (begun, self.expected.lease, self.expected.head()) {
-            (Begin::Held(holder), Some(held), _) => assert_eq!(holder, self.workers[held.worker]),
+        let id = self.workers[worker];
+        let begun = self.store.begin(self.session, id, |_| true).await;
+        if self.expected.lease.is_none() && self.dead.contains(&id) {
+            return assert_lost(&begun);
+        }
+        match (begun.unwrap(), self.expected.lease, self.expected.head()) {
+            (Begin::Held(holder), Some(held), _) => return assert_eq!(holder, held.worker),
             (Begin::NoMail, None, None) => {}
             (Begin::Started(lease, mail), None, Some(_)) => {
-                self.expected.take_lease(worker, alive);
-                let expected = (self.session, self.workers[worker], self.expected.last_token);
+                self.expected.take_lease(id);
+                let expected = (self.session, id, self.expected.last_token);
                 assert_eq!((lease.session, lease.worker, lease.token.0), expected);
                 self.runs.push(Run { lease, turn: Some(mail.turn), ended: None, cut: None });
                 self.claimed(&mail);
             }
             (Begin::Maintenance(lease, work), None, Some(head)) => {
-                self.expected.take_lease(worker, alive);
+                self.expected.take_lease(id);
                 assert_eq!(work.job, head);
                 self.expected.claim_cut();
                 self.runs.push(Run { lease, turn: None, ended: None, cut: Some(head) });
             }
             (begun, lease, head) => panic!("{begun:?} though {lease:?} and {head:?}"),
+        }
+        if !alive {
+            self.declare_dead(worker).await;
         }
     }
 
@@ -287,21 +305,32 @@ impl<'s> Simulation<'s> {
         self.answered(handed_back.ended, &ended);
     }
 
-    pub(super) async fn beat(&mut self, worker: usize, alive: bool) {
-        let lease_ms = if alive { LONG_MS } else { DEAD_MS };
-        let beat = Beat { worker: self.workers[worker], lease_ms };
-        let renewed = self.store.renew_all(beat).await.unwrap();
-        let held = self.expected.lease.as_mut().filter(|held| held.worker == worker && held.alive);
-        let tokens: Vec<_> = renewed.iter().map(|lease| (lease.token.0, lease.turn)).collect();
-        assert_eq!(tokens, held.iter().map(|held| (held.token, held.turn)).collect::<Vec<_>>());
-        if let Some(held) = held {
-            held.alive = alive;
+    pub(super) async fn beat(&mut self, worker: usize) {
+        let id = self.workers[worker];
+        let renewed = self.store.renew(Beat { worker: id, lease_ms: LONG_MS }).await;
+        if self.dead.contains(&id) {
+            assert_lost(&renewed);
+            self.workers[worker] = registered(self.store).await;
+            return;
         }
+        renewed.unwrap();
+        let held = self.store.held(id).await.unwrap();
+        let tokens: Vec<_> = held.iter().map(|lease| (lease.token.0, lease.turn)).collect();
+        let expected = self.expected.lease.filter(|held| held.worker == id);
+        assert_eq!(tokens, Vec::from_iter(expected.map(|held| (held.token, held.turn))));
+    }
+
+    /// A process that is declared dead knows nothing of it: its runs go on until they find their lease gone.
+    pub(super) async fn declare_dead(&mut self, worker: usize) {
+        let id = self.workers[worker];
+        let declared = self.store.declare_dead(id, None).await.unwrap();
+        assert_eq!(declared, self.dead.insert(id));
+        self.expected.declare_dead(id);
     }
 
     pub(super) async fn reap(&mut self, max_attempts: i64) {
         let dead = self.expected.lease.is_some_and(|held| !held.alive);
-        assert_eq!(self.store.expired(10).await.unwrap().contains(&self.session), dead);
+        assert_eq!(self.store.reapable(None, 10).await.unwrap().contains(&self.session), dead);
         let reaped = self.store.reap(self.session, max_attempts).await.unwrap();
         assert_eq!(reaped.is_some(), dead);
         if let Some(reaped) = reaped {
@@ -315,15 +344,12 @@ impl<'s> Simulation<'s> {
         if !self.holds(&lease) {
             return assert_lost(&abandoned);
         }
-        self.taken_back(abandoned.unwrap(), max_attempts);
+        self.taken_back(abandoned.unwrap().unwrap(), max_attempts);
     }
 
     fn taken_back(&mut self, reaped: Reaped, max_attempts: i64) {
         let held = self.expected.lease.unwrap();
-        assert_eq!(
-            (reaped.session, reaped.worker, reaped.turn),
-            (self.session, self.workers[held.worker], held.turn)
-        );
+        assert_eq!((reaped.session, reaped.worker, reaped.turn), (self.session, held.worker, held.turn));
         let ended = self.expected.take_back(max_attempts);
         assert_eq!(reaped.next.map(|next| next.job), self.expected.head());
         self.answered(reaped.ended, &ended);

@@ -12,7 +12,7 @@ use roundhouse_shared::store::{
 /// How long a lease lasts that must not run out while a case runs.
 pub(crate) const LONG_MS: i64 = 3_600_000;
 
-/// How long the lease of a worker lasts that is dead from the start.
+/// The lease of a worker that is declared dead as soon as it has a session.
 pub(crate) const DEAD_MS: i64 = -1;
 
 /// A session to be created.
@@ -67,7 +67,7 @@ pub(crate) async fn enqueue(store: &Store, session: SessionId, text: &str) -> Jo
     store.admit(&Admission { on_busy: OnBusy::Enqueue, ..message(session, text) }).await.unwrap().job
 }
 
-/// Begins a session that has mail, as a worker nobody knows, with a lease that does not run out.
+/// Begins a session that has mail, as a new worker, with a lease that does not run out.
 pub(crate) async fn begin(store: &Store, session: SessionId) -> (Lease, Mail) {
     begin_as(store, session, WorkerId::generate(), LONG_MS).await
 }
@@ -77,14 +77,25 @@ pub(crate) async fn begin_and_die(store: &Store, session: SessionId) -> (Lease, 
     begin_as(store, session, WorkerId::generate(), DEAD_MS).await
 }
 
-/// Tries to begin a session, as a worker that can run every agent.
+/// Tries to begin a session, as a worker that can run every agent. One that nobody knows is registered first; one with a
+/// lease of [`DEAD_MS`] dies as soon as it has the session.
 pub(crate) async fn try_begin(
     store: &Store,
     session: SessionId,
     worker: WorkerId,
     lease_ms: i64,
 ) -> Result<Begin, StoreError> {
-    store.begin(session, worker, lease_ms, |_| true).await
+    let begun = match store.begin(session, worker, |_| true).await {
+        Err(StoreError::LeaseLost) => {
+            store.register_worker(&Worker { id: worker, ..self::worker("host") }, LONG_MS).await?;
+            store.begin(session, worker, |_| true).await?
+        }
+        begun => begun?,
+    };
+    if lease_ms < 0 && matches!(begun, Begin::Started(..) | Begin::Maintenance(..)) {
+        assert!(store.declare_dead(worker, None).await?);
+    }
+    Ok(begun)
 }
 
 /// Begins a session that has mail.

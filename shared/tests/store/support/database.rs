@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use roundhouse_shared::store::{Settings, Store};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use roundhouse_shared::store::{Clock, Settings, Store};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
-use sqlx::{AssertSqlSafe, Executor as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tempfile::TempDir;
 
 const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
@@ -20,6 +20,8 @@ pub(crate) enum Server {
 /// An empty, migrated database, the store on it, and a way past the store.
 pub(crate) struct Database {
     pub(crate) store: Store,
+    /// The clock of every store on it.
+    pub(crate) clock: Clock,
     settings: Settings,
     folder: TempDir,
     raw: Raw,
@@ -29,6 +31,17 @@ pub(crate) struct Database {
 enum Raw {
     Sqlite(SqlitePool),
     Postgres { pool: PgPool, schema: String },
+}
+
+/// Rows that are locked.
+pub(crate) struct RowLock(PgConnection);
+
+impl RowLock {
+    /// Lets them go.
+    pub(crate) async fn release(mut self) {
+        self.0.execute("ROLLBACK").await.unwrap();
+        self.0.close().await.unwrap();
+    }
 }
 
 impl AsRef<Store> for Database {
@@ -60,7 +73,7 @@ impl Database {
         };
         let settings = Settings { url, max_connections: 8, ..Settings::default() };
         let store = Store::connect(&settings, folder.path()).await.unwrap();
-        Self { store, settings, folder, raw }
+        Self { store, clock: settings.clock.clone(), settings, folder, raw }
     }
 
     /// Where it is.
@@ -101,6 +114,17 @@ impl Database {
             Raw::Postgres { pool, .. } => pool.execute(sql).await.map(drop),
         };
         done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
+    /// Locks rows as an operator would who has forgotten a transaction, until this is dropped. SQLite has no locks of rows.
+    pub(crate) async fn lock_rows(&self, sql: &'static str) -> Option<RowLock> {
+        let Raw::Postgres { schema, .. } = &self.raw else { return None };
+        let mut connection = PgConnection::connect(&self.settings.url).await.unwrap();
+        connection.execute(AssertSqlSafe(format!("SET search_path = {schema}"))).await.unwrap();
+        connection.execute("BEGIN").await.unwrap();
+        let locked = connection.fetch_all(sql).await.unwrap();
+        assert!(!locked.is_empty(), "{sql} locks nothing");
+        Some(RowLock(connection))
     }
 
     /// Closes and deletes it.
