@@ -105,6 +105,31 @@ async fn more_parents_wait_than_there_are_slots(kind: Kind) {
     deployment.end().await;
 }
 
+on!(children_that_end_while_their_worker_is_renewed_lock_nobody_out: Distributed);
+async fn children_that_end_while_their_worker_is_renewed_lock_nobody_out(kind: Kind) {
+    // A lease that is renewed all the time. A busy machine may take longer than that: then a turn has another attempt.
+    let env = vec![("ROUNDHOUSE_MAX_ATTEMPTS", "100".to_owned())];
+    let options = Options { workers: 2, slots: 8, lease: "1500ms", env, ..Options::default() };
+    let deployment = Deployment::with(kind, options).await;
+    let client = deployment.client();
+    let family = async |family: usize| {
+        let session = client.session_with("tooled").await;
+        for round in 1..=5 {
+            let lines: Vec<_> =
+                (0..4).map(|child| format!("spawn-async oracle: say {family} {round} {child}")).collect();
+            let result = client.chat_with("tooled", Some(&session), &lines.join("\n")).await;
+            assert_eq!(result.status, 200, "{}", result.body);
+        }
+        told_of(client, &session, 20).await;
+        assert_eq!(said(client, &session).await.len(), 20);
+    };
+    join_all((0..6).map(family)).await;
+    let logs = deployment.logs();
+    let deadlocks: Vec<_> = logs.lines().filter(|line| line.contains("deadlock")).collect();
+    assert!(deadlocks.is_empty(), "{deadlocks:?}");
+    deployment.end().await;
+}
+
 /// Waits until a session was told of so many children, and has answered to all of it.
 async fn told_of(client: &Client, session: &str, children: usize) {
     until("all children to be told of", async || {

@@ -31,6 +31,7 @@ mod fork;
 mod freeze;
 mod idempotency;
 mod input;
+mod leases;
 mod limits;
 mod mailbox;
 mod mcp;

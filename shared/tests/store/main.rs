@@ -23,6 +23,7 @@ mod idempotency;
 mod interactions;
 mod jobs;
 mod lease;
+mod locks;
 mod maintenance;
 mod messages;
 mod model;
