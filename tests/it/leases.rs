@@ -6,8 +6,9 @@ use sqlx::Connection;
 use crate::support::{COUNTED, Deployment, Kind, LONG, Options, on, until};
 
 /// How often the only worker was renewed.
-async fn beats(observer: &mut sqlx::PgConnection) -> i64 {
-    sqlx::query_scalar("SELECT max(beats) FROM workers").fetch_one(observer).await.unwrap()
+async fn beats(deployment: &Deployment) -> i64 {
+    let mut observer = deployment.database().connection().await;
+    sqlx::query_scalar("SELECT max(beats) FROM workers").fetch_one(&mut observer).await.unwrap()
 }
 
 on!(a_row_that_an_operator_locks_ends_no_turn: Distributed);
@@ -23,15 +24,13 @@ async fn a_row_that_an_operator_locks_ends_no_turn(kind: Kind) {
         callers.push((session, caller));
     }
     let mut operator = deployment.database().connection().await;
-    let mut observer = deployment.database().connection().await;
     sqlx::query("BEGIN").execute(&mut operator).await.unwrap();
     let lock = "SELECT id FROM sessions WHERE id = $1::uuid FOR UPDATE";
     sqlx::query(lock).bind(&callers[0].0).fetch_one(&mut operator).await.unwrap();
 
     // Three leases long.
-    let before = beats(&mut observer).await;
-    until("the worker to be renewed", async || (before + 9 <= beats(&mut observer).await).then_some(()))
-        .await;
+    let before = beats(&deployment).await;
+    until("the worker to be renewed", async || (before + 9 <= beats(&deployment).await).then_some(())).await;
     deployment.oracle.hurry();
     let (_, locked) = callers.remove(0);
     let mut results = Vec::new();
