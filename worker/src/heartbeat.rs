@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use roundhouse_shared::domain::{Lease, Worker as WorkerRow, WorkerId};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::store::{Beat, Store, StoreError};
-use tokio::sync::{OnceCell, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -49,7 +49,7 @@ impl Heartbeat {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             match runtime {
                 Ok(runtime) => runtime.block_on(async {
-                    let heart = Heart { worker: &worker, place: &heart, store: OnceCell::new(), row: &row };
+                    let heart = Heart { worker: &worker, place: &heart, row: &row };
                     tokio::select! {
                         ((), ()) = async { tokio::join!(beats(&heart), looks(&heart)) } => {}
                         () = until.cancelled() => {}
@@ -71,11 +71,10 @@ impl Heartbeat {
     }
 }
 
-/// The store that the thread has for itself.
+/// What the thread works with.
 struct Heart<'a> {
     worker: &'a Arc<Worker>,
     place: &'a HeartStore,
-    store: OnceCell<Store>,
     /// What this worker registers as, under a new id each time.
     row: &'a WorkerRow,
 }
@@ -87,6 +86,7 @@ async fn beats(heart: &Heart<'_>) {
     // More often than needed to renew: a lease that has run out is noticed soon.
     let mut tick = interval(lease / 3);
     let mut told = false;
+    let mut store = None;
     loop {
         tokio::select! {
             _ = tick.tick() => {}
@@ -94,7 +94,7 @@ async fn beats(heart: &Heart<'_>) {
         }
         // Before the store is asked, which may be away.
         worker.identity.now().is_good();
-        match timeout(lease / 3, heart.renew()).await {
+        match timeout(lease / 3, heart.renew(&mut store)).await {
             Ok(Ok(())) => {
                 if std::mem::take(&mut told) {
                     tracing::info!("the heartbeat reaches the store again");
@@ -106,6 +106,8 @@ async fn beats(heart: &Heart<'_>) {
                 }
             }
             Err(_) => {
+                // Its connection may never answer again, though another would.
+                store = None;
                 if !std::mem::replace(&mut told, true) {
                     tracing::warn!("the store does not answer the heartbeat");
                 }
@@ -118,12 +120,16 @@ async fn beats(heart: &Heart<'_>) {
 async fn looks(heart: &Heart<'_>) {
     let lease = heart.worker.settings.lease.0;
     let mut tick = interval(lease / 3);
+    let mut store = None;
     loop {
         tick.tick().await;
-        match timeout(lease / 3, heart.look()).await {
+        match timeout(lease / 3, heart.look(&mut store)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(error = chain(&error), "could not look at the leases"),
-            Err(_) => tracing::debug!("the store does not say which leases there are"),
+            Err(_) => {
+                store = None;
+                tracing::debug!("the store does not say which leases there are");
+            }
         }
     }
 }
@@ -135,16 +141,21 @@ fn interval(period: Duration) -> tokio::time::Interval {
 }
 
 impl Heart<'_> {
-    /// The store, with a connection for each of the two that use it.
-    async fn store(&self) -> Result<&Store, StoreError> {
+    /// A store with a connection of its own, opened where there is none. Renewals and looks have one each: a look that waits
+    /// for a lock must not keep a renewal waiting for a connection.
+    async fn store(&self, opened: &mut Option<Store>) -> Result<Store, StoreError> {
+        if let Some(store) = opened {
+            return Ok(store.clone());
+        }
         let settings =
-            roundhouse_shared::store::Settings { max_connections: 2, ..self.place.settings.clone() };
-        self.store.get_or_try_init(|| Store::connect(&settings, &self.place.data_dir)).await
+            roundhouse_shared::store::Settings { max_connections: 1, ..self.place.settings.clone() };
+        let store = Store::connect(&settings, &self.place.data_dir).await?;
+        Ok(opened.insert(store).clone())
     }
 
     /// Renews the worker, or registers it as another one where it was declared dead or may have been.
-    async fn renew(&self) -> Result<(), StoreError> {
-        let store = self.store().await?;
+    async fn renew(&self, store: &mut Option<Store>) -> Result<(), StoreError> {
+        let store = self.store(store).await?;
         let lease = self.worker.settings.lease;
         let me = self.worker.identity.now();
         if me.is_good() {
@@ -161,7 +172,7 @@ impl Heart<'_> {
             tracing::warn!(worker.id = %me.id, "this worker was not renewed in time: its runs end here");
         }
         // Its time may have run out while it was renewed.
-        if me.is_good() { Ok(()) } else { self.start_anew(store, me.id).await }
+        if me.is_good() { Ok(()) } else { self.start_anew(&store, me.id).await }
     }
 
     async fn start_anew(&self, store: &Store, old: WorkerId) -> Result<(), StoreError> {
@@ -177,8 +188,8 @@ impl Heart<'_> {
     }
 
     /// Tells the runs of cancels, and of leases that are lost; gives on the sessions of runs that broke off.
-    async fn look(&self) -> Result<(), StoreError> {
-        let (worker, store) = (self.worker, self.store().await?);
+    async fn look(&self, store: &mut Option<Store>) -> Result<(), StoreError> {
+        let (worker, store) = (self.worker, self.store(store).await?);
         let me = worker.identity.now();
         let before = worker.registry.of(me.id);
         let found = store.held(me.id).await?;

@@ -24,8 +24,8 @@ impl Watch {
     /// Takes in what a look has found that was asked for at `asked` and has come back at `got`. Returns the workers that
     /// are to be declared dead:
     ///
-    /// - whose time is over by the database's clock, and which were not renewed meanwhile for longer than a living worker
-    ///   takes between two renewals. After a step of that clock, or when the host wakes up, everybody's time seems over; who
+    /// - whose time is over by the database's clock, and which were not renewed while two renewals of a living worker should
+    ///   have come. After a step of that clock, or when the host wakes up, everybody's time seems over; who
     ///   lives shows it within a third of the lease.
     /// - who was not renewed for a whole lease, whatever that clock says: it may have been set back.
     pub(crate) fn look(&mut self, found: &[Sighting], asked: Instant, got: Instant) -> Vec<Sighting> {
@@ -38,7 +38,7 @@ impl Watch {
             // From the end of the first look to the begin of this one: certainly not longer than it was.
             let unchanged = asked.saturating_duration_since(seen[&now.worker].since);
             let lease = Duration::from_millis(now.lease_ms.try_into().unwrap_or(0));
-            lease <= unchanged || (now.expired && lease / 2 <= unchanged)
+            lease <= unchanged || (now.expired && lease * 2 / 3 <= unchanged)
         };
         let dead = found.iter().filter(is_dead).copied().collect();
         self.seen = seen;
@@ -104,8 +104,8 @@ mod tests {
     fn a_new_reaper_looks_for_a_while_before_it_believes_the_clock() {
         let mut case = Case::new();
         assert!(!case.dead(0, 1, true));
-        assert!(!case.dead(14, 1, true));
-        assert!(case.dead(15, 1, true));
+        assert!(!case.dead(19, 1, true));
+        assert!(case.dead(20, 1, true));
     }
 
     #[test]

@@ -1,238 +1,19 @@
-//! Leases in a process that runs turns: a step of the clock, and a process that is declared dead while it works.
+//! Leases in a process that runs turns: steps of the clock, a process that is declared dead while it works, rows that cannot be
+//! taken, and a connection that does not answer any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-use roundhouse_engines::contract::{
-    Answer, AssistantMessage, Capabilities, ContextKind, Engine, EngineError, EngineEvent, EngineSession,
-    InputMessage, Intake, OpenSession, TurnDone, TurnInput,
-};
-use roundhouse_shared::bus::Bus;
-use roundhouse_shared::domain::{
-    Agent, EngineKind, Job, JobId, JobState, Lane, OnBusy, SessionId, SessionJob, Worker, WorkerId,
-};
-use roundhouse_shared::lifecycle::Lifecycle;
-use roundhouse_shared::queue::Queue;
-use roundhouse_shared::store::{
-    Admission, Begin, Clock, NewSession, Settings as StoreSettings, Store, Target,
-};
-use roundhouse_shared::units::Span;
-use roundhouse_worker::{HeartStore, Limits, Parts, Settings, WorkerAgent};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tempfile::TempDir;
+use roundhouse_shared::domain::{JobState, SessionJob, WorkerId};
+use roundhouse_shared::store::Begin;
+use sqlx::Connection;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::support::{soon, until};
+use crate::house::{House, On, dead_worker};
+use crate::support::until;
 
-/// Long for a machine that is busy, and short for whoever waits for several of them.
-const LEASE: Duration = Duration::from_secs(4);
 const HOUR_MS: i64 = 3_600_000;
-
-/// An engine whose turns end when they are let.
-struct Patient(watch::Receiver<bool>);
-
-struct Turn {
-    may_end: watch::Receiver<bool>,
-    left: Vec<EngineEvent>,
-}
-
-#[async_trait]
-impl Engine for Patient {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { context: ContextKind::Replayed, works_on_files: false, intake: Intake::Boundaries }
-    }
-
-    async fn available(&self) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    async fn open(&self, _spec: OpenSession) -> Result<Box<dyn EngineSession>, EngineError> {
-        Ok(Box::new(Turn { may_end: self.0.clone(), left: Vec::new() }))
-    }
-}
-
-#[async_trait]
-impl EngineSession for Turn {
-    async fn send(&mut self, _input: TurnInput) -> Result<(), EngineError> {
-        let answer = AssistantMessage { content: "done".to_owned(), ..AssistantMessage::default() };
-        let end = TurnDone { iterations: 1, ..TurnDone::default() };
-        self.left = vec![EngineEvent::TurnDone(end), EngineEvent::MessageDone(answer)];
-        Ok(())
-    }
-
-    async fn next(&mut self) -> EngineEvent {
-        let _ = self.may_end.wait_for(|may_end| *may_end).await;
-        match self.left.pop() {
-            Some(event) => event,
-            None => std::future::pending().await,
-        }
-    }
-
-    async fn proceed(&mut self, _messages: Vec<InputMessage>) {}
-    async fn answer(&mut self, _id: &str, _answer: Answer) {}
-    async fn interrupt(&mut self) {}
-    async fn close(self: Box<Self>, _grace: Duration) {}
-}
-
-/// A database, a clock, and a worker process on it.
-struct House {
-    store: Store,
-    clock: Clock,
-    queue: Queue,
-    may_end: watch::Sender<bool>,
-    lifecycle: Lifecycle,
-    task: tokio::task::JoinHandle<()>,
-    schema: Option<(String, String)>,
-    _folder: TempDir,
-}
-
-/// Where a house stands.
-#[derive(Clone, Copy)]
-enum On {
-    Sqlite,
-    Postgres,
-}
-
-/// A schema of its own on the tests' server: the URL with it, and how to delete it.
-async fn postgres() -> (String, (String, String)) {
-    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where the server is")]
-    let server = std::env::var("ROUNDHOUSE_TEST_POSTGRES_URL").expect("run the tests by `cargo xtask test`");
-    let schema = format!("worker_{}", uuid::Uuid::now_v7().simple());
-    let mut connection = PgConnection::connect(&server).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).execute(&mut connection).await.unwrap();
-    let joint = if server.contains('?') { '&' } else { '?' };
-    (format!("{server}{joint}options[search_path]={schema}"), (server, schema))
-}
-
-impl House {
-    async fn new(on: On) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (url, schema) = match on {
-            On::Sqlite => ("sqlite".to_owned(), None),
-            On::Postgres => {
-                let (url, schema) = postgres().await;
-                (url, Some(schema))
-            }
-        };
-        let settings = StoreSettings { url, max_connections: 6, ..StoreSettings::default() };
-        let store = Store::connect(&settings, folder.path()).await.unwrap();
-        store.migrate().await.unwrap();
-        let clock = settings.clock.clone();
-        let queue = Queue::connect(&roundhouse_shared::redis::Settings::default()).unwrap();
-        let (may_end, turns) = watch::channel(false);
-        let lifecycle = Lifecycle::new();
-        let minute = Span(Duration::from_mins(1));
-        let agent =
-            Agent { name: "patient".to_owned(), engine: EngineKind::OpenAi, model: None, demo: false };
-        let ready = roundhouse_worker::register(Parts {
-            settings: Settings {
-                lease: Span(LEASE),
-                sweep: Span(Duration::from_millis(200)),
-                ..Settings::default()
-            },
-            limits: Limits { turn_timeout: minute, cancel_grace: minute, interaction_timeout: minute },
-            store: store.clone(),
-            heart: HeartStore { settings, data_dir: folder.path().to_owned() },
-            bus: Bus::local(),
-            queue: queue.clone(),
-            agents: vec![WorkerAgent { agent, engine: Ok(Arc::new(Patient(turns))), turn_timeout: None }],
-            data_dir: folder.path().to_owned(),
-            host: "here".to_owned(),
-            version: "1.2.3".to_owned(),
-            lifecycle: lifecycle.clone(),
-        })
-        .await
-        .unwrap();
-        let task = lifecycle.spawn(ready.run());
-        Self { store, clock, queue, may_end, lifecycle, task, schema, _folder: folder }
-    }
-
-    /// Admits a message of a new session, without a ring.
-    async fn admit(&self) -> SessionJob {
-        let session = NewSession {
-            id: SessionId::generate(),
-            agent: "patient".to_owned(),
-            engine: EngineKind::OpenAi,
-            model: None,
-            title: None,
-            cwd: String::new(),
-            metadata: serde_json::json!({}),
-        };
-        let admission = Admission {
-            job: JobId::generate(),
-            target: Target::New(session),
-            message: "work".to_owned(),
-            attachments: None,
-            origin: "user".to_owned(),
-            model: None,
-            on_busy: OnBusy::Inject,
-            idempotency: None,
-        };
-        let admitted = self.store.admit(&admission).await.unwrap();
-        SessionJob { job: admitted.job, session: admitted.session, kind: admitted.kind }
-    }
-
-    /// A job of a new session that the worker process runs.
-    async fn running(&self) -> SessionJob {
-        let job = self.admit().await;
-        self.queue.push(Lane::Chat, job).await.unwrap();
-        until(async || self.job(job).await.state == JobState::Claimed).await;
-        job
-    }
-
-    async fn job(&self, job: SessionJob) -> Job {
-        self.store.job(job.job).await.unwrap().unwrap()
-    }
-
-    /// The job once it has ended.
-    async fn ended(&self, job: SessionJob) -> Job {
-        until(async || self.job(job).await.state.ended()).await;
-        self.job(job).await
-    }
-
-    async fn beats(&self) -> i64 {
-        self.store.sightings().await.unwrap().iter().map(|seen| seen.beats).max().unwrap()
-    }
-
-    /// Waits until the worker process was renewed so many times more.
-    async fn renewed(&self, times: i64) {
-        let before = self.beats().await;
-        until(async || before + times <= self.beats().await).await;
-    }
-
-    async fn end(self) {
-        self.lifecycle.soft().cancel();
-        self.lifecycle.hard().cancel();
-        soon(self.task).await.unwrap();
-        self.store.close().await;
-        if let Some((server, schema)) = self.schema {
-            let mut connection = PgConnection::connect(&server).await.unwrap();
-            let sql = format!("DROP SCHEMA {schema} CASCADE");
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-        }
-    }
-}
-
-/// A worker that has died without a word, and whose time is not over for an hour.
-async fn dead_worker(house: &House) -> WorkerId {
-    let row = Worker {
-        id: WorkerId::generate(),
-        host: "gone".to_owned(),
-        pid: 1,
-        version: "1.2.3".to_owned(),
-        slots: 1,
-        agents: Vec::new(),
-        stopping: false,
-        started_ms: 0,
-        seen_ms: 0,
-        expires_ms: 0,
-        leases: Vec::new(),
-    };
-    let lease_ms = i64::try_from(LEASE.as_millis()).unwrap();
-    house.store.register_worker(&row, lease_ms).await.unwrap();
-    row.id
-}
 
 macro_rules! on_both {
     ($($case:ident),* $(,)?) => {
@@ -251,6 +32,7 @@ on_both![
     a_step_of_the_clock_ends_no_turn,
     a_clock_that_is_set_back_keeps_no_dead_worker,
     a_worker_that_is_declared_dead_goes_on_as_another,
+    a_session_that_cannot_be_taken_keeps_no_other_from_being_taken,
 ];
 
 /// So does a host that was suspended see it: its monotonic clock has stood still.
@@ -273,9 +55,7 @@ async fn a_clock_that_is_set_back_keeps_no_dead_worker(on: On) {
     let house = House::new(on).await;
     house.may_end.send_replace(true);
     let dead = dead_worker(&house).await;
-    let job = house.admit().await;
-    let begun = house.store.begin(job.session, dead, |_| true).await.unwrap();
-    assert!(matches!(begun, Begin::Started(..)));
+    let job = begun_by(&house, dead).await;
     house.clock.step(-HOUR_MS);
     let ended = house.ended(job).await;
     assert_eq!((ended.state, ended.attempt), (JobState::Succeeded, 2));
@@ -301,11 +81,100 @@ async fn a_worker_that_is_declared_dead_goes_on_as_another(on: On) {
     house.end().await;
 }
 
-impl House {
-    /// A job of a new session, once the worker process has run it.
-    async fn running_to_the_end(&self) -> Job {
-        let job = self.admit().await;
-        self.queue.push(Lane::Chat, job).await.unwrap();
-        self.ended(job).await
+/// A job of a new session that this worker has.
+async fn begun_by(house: &House, worker: WorkerId) -> SessionJob {
+    let job = house.admit().await;
+    let begun = house.store.begin(job.session, worker, |_| true).await.unwrap();
+    assert!(matches!(begun, Begin::Started(..)), "{begun:?}");
+    job
+}
+
+async fn a_session_that_cannot_be_taken_keeps_no_other_from_being_taken(on: On) {
+    let house = House::new(on).await;
+    house.may_end.send_replace(true);
+    let dead = dead_worker(&house).await;
+    let bad = begun_by(&house, dead).await;
+    house.execute("UPDATE sessions SET engine = 'of another world'").await;
+    let good = begun_by(&house, dead).await;
+    assert!(house.store.declare_dead(dead, None).await.unwrap());
+    assert_eq!(house.ended(good).await.attempt, 2);
+    assert_eq!(house.job(bad).await.state, JobState::Claimed);
+    // Once it is put right, a later round takes it.
+    house.execute("UPDATE sessions SET engine = 'openai'").await;
+    assert_eq!(house.ended(bad).await.attempt, 2);
+    house.end().await;
+}
+
+#[tokio::test]
+async fn a_locked_session_of_a_dead_worker_is_taken_once_it_is_free() {
+    let house = House::new(On::Postgres).await;
+    house.may_end.send_replace(true);
+    let dead = dead_worker(&house).await;
+    let locked = begun_by(&house, dead).await;
+    let mut operator = house.operator().await;
+    sqlx::query("BEGIN").execute(&mut operator).await.unwrap();
+    sqlx::query("SELECT id FROM sessions FOR UPDATE").execute(&mut operator).await.unwrap();
+    let free = begun_by(&house, dead).await;
+    assert!(house.store.declare_dead(dead, None).await.unwrap());
+    assert_eq!(house.ended(free).await.attempt, 2);
+    house.renewed(2).await;
+    assert_eq!(house.job(locked).await.state, JobState::Claimed);
+    sqlx::query("ROLLBACK").execute(&mut operator).await.unwrap();
+    operator.close().await.unwrap();
+    assert_eq!(house.ended(locked).await.attempt, 2);
+    house.end().await;
+}
+
+/// Passes connections on, until they are silenced: then those that there are say nothing any more, and later ones do.
+struct Proxy {
+    address: String,
+    silenced: watch::Sender<u64>,
+    _task: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let silenced = watch::Sender::new(0);
+        let (server, times) = (Arc::new(server), silenced.clone());
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut from, _)) = listener.accept().await {
+                let (server, mut silenced) = (server.clone(), times.subscribe());
+                connections.spawn(async move {
+                    let Ok(mut to) = TcpStream::connect(server.as_str()).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut from, &mut to) => {}
+                        // Kept open, as by a firewall that has forgotten them.
+                        _ = silenced.changed() => std::future::pending().await,
+                    }
+                });
+            }
+        });
+        Self { address, silenced, _task: task }
     }
+
+    fn silence(&self) {
+        self.silenced.send_modify(|times| *times += 1);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_answer_any_more_ends_no_turn() {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says where the server is")]
+    let url = std::env::var("ROUNDHOUSE_TEST_POSTGRES_URL").expect("run the tests by `cargo xtask test`");
+    let (_, rest) = url.split_once('@').expect("a user");
+    let server = rest.split(['/', '?']).next().unwrap().to_owned();
+    let proxy = Proxy::to(server.clone()).await;
+    let house = House::with_heart(On::Postgres, |url| url.replace(&server, &proxy.address)).await;
+    let job = house.running().await;
+    house.renewed(1).await;
+    proxy.silence();
+    house.renewed(3).await;
+    house.may_end.send_replace(true);
+    let ended = house.ended(job).await;
+    assert_eq!((ended.state, ended.attempt), (JobState::Succeeded, 1));
+    house.end().await;
 }
