@@ -1,6 +1,8 @@
-//! What keeps other processes of the same user out of this one.
+//! What a process asks of the kernel at its start: to be closed to others of its user, private files, enough descriptors.
 
 use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::Uid;
 
 /// Closes this process to others of its user: tools run as that user, and would read our environment, with all keys, in
@@ -22,4 +24,17 @@ pub(crate) fn warn_where_open() {
             "this process could not be closed to others of its user: tools can read its environment"
         );
     }
+}
+
+/// Makes every file that this process creates its user's alone. Children inherit it: what tools write in a workspace is
+/// private too.
+pub(crate) fn make_files_private() {
+    umask(Mode::from_bits_truncate(0o077));
+}
+
+/// Raises the limit of open files as far as the system allows, and returns it. Each client holds a descriptor, and the
+/// usual limit of 1,024 is made for programs that use `select`.
+pub(crate) fn open_files() -> u64 {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
 }

@@ -18,6 +18,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     // What is wrong with it is told once there is a log.
     let _ = hardening::close();
+    hardening::make_files_private();
     let cli = cli::Cli::parse();
     // Fails only where one is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::agents::{self, Built, Offered, Runs, reason};
 use crate::config::{ConfigError, Loaded, shown_url};
+use crate::hardening;
 use crate::patience::until_up;
 
 /// How long a start waits for Postgres and Redis.
@@ -175,7 +176,9 @@ impl Foundation {
             settings: roundhouse_api::Settings {
                 listen: config.server.listen.clone(),
                 public_origins: config.server.public_origins.clone(),
+                public_hosts: config.server.public_hosts.clone(),
                 body_limit: config.server.body_limit,
+                open_files: hardening::open_files(),
             },
             limits: roundhouse_api::Limits {
                 injection_timeout: config.limits.injection_timeout,

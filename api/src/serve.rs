@@ -1,19 +1,18 @@
 //! The router with its layers, and serving it until the process stops.
 
 use std::any::Any;
-use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use axum::serve::ListenerExt as _;
 use roundhouse_shared::code::Code;
 use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
+use crate::connections::{self, capacity};
 use crate::guard::{Rules, cors, guard};
 use crate::problem::ApiProblem;
 use crate::request::frame;
@@ -55,20 +54,10 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
 
 /// Serves until the process stops. Softly: no new connections, session streams end, and what waits for an answer
 /// gets it. Hard: everything ends.
-pub async fn serve(listener: TcpListener, app: App) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, app: App) {
     let lifecycle = app.lifecycle.clone();
-    // Events are small and must not wait for one another.
-    let listener = listener.tap_io(|stream| {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY was not set");
-        }
-    });
-    let soft = lifecycle.soft().clone().cancelled_owned();
-    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(soft);
-    tokio::select! {
-        served = serving.into_future() => served,
-        () = lifecycle.hard().cancelled() => Ok(()),
-    }
+    let capacity = capacity(app.settings.open_files);
+    connections::serve(listener, router(app), lifecycle, capacity).await;
 }
 
 #[cfg(test)]

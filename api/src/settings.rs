@@ -14,13 +14,26 @@ pub struct Settings {
     pub listen: String,
     /// Origins whose pages may call from a browser (CORS); closed by default.
     pub public_origins: Vec<String>,
+    /// Host names beside this machine's own under which clients reach this server: `host`, or `host:port` for that port
+    /// alone. Requests that name another host are refused (DNS rebinding).
+    pub public_hosts: Vec<String>,
     /// Most bytes of a request's body.
     pub body_limit: Size,
+    /// How many files the process may have open: it bounds the connections that are served at once. Found at start.
+    #[serde(skip)]
+    pub open_files: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:7700".to_owned(), public_origins: Vec::new(), body_limit: Size(1 << 20) }
+        Self {
+            listen: "127.0.0.1:7700".to_owned(),
+            public_origins: Vec::new(),
+            public_hosts: Vec::new(),
+            body_limit: Size(1 << 20),
+            // What a Linux process has unless somebody says otherwise.
+            open_files: 1024,
+        }
     }
 }
 

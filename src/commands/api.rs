@@ -1,11 +1,8 @@
 //! `roundhouse api`: the HTTP side alone.
 
-use roundhouse_api::App;
-use tokio::net::TcpListener;
-
 use crate::agents::Offered;
 use crate::config::Loaded;
-use crate::terminal::{chain, say};
+use crate::terminal::say;
 use crate::wiring::{Foundation, StartError, migrate};
 
 pub(super) async fn run(loaded: Loaded) -> Result<(), StartError> {
@@ -13,14 +10,7 @@ pub(super) async fn run(loaded: Loaded) -> Result<(), StartError> {
     migrate(&foundation.store).await?;
     let (listener, address) = foundation.listen().await?;
     let agents = foundation.agents().await.iter().map(Offered::agent).collect();
-    foundation.lifecycle.spawn_vital("api", serve(listener, foundation.app(agents)));
+    foundation.lifecycle.spawn_vital("api", roundhouse_api::serve(listener, foundation.app(agents)));
     say(&format!("Roundhouse {} listens on http://{address}", env!("CARGO_PKG_VERSION")));
     foundation.run().await
-}
-
-/// Serves until the process is stopped.
-pub(super) async fn serve(listener: TcpListener, app: App) {
-    if let Err(error) = roundhouse_api::serve(listener, app).await {
-        tracing::error!(error = %chain(&error), "cannot serve HTTP any more");
-    }
 }

@@ -21,7 +21,7 @@ pub(super) async fn run(loaded: Loaded) -> Result<(), StartError> {
     let worker = foundation.worker(&agents).await?;
     foundation.lifecycle.spawn_vital("worker", worker.run());
     let app = foundation.app(agents.iter().map(|built| built.agent.clone()).collect());
-    foundation.lifecycle.spawn_vital("api", super::api::serve(listener, app));
+    foundation.lifecycle.spawn_vital("api", roundhouse_api::serve(listener, app));
     say(&format!("Roundhouse {} listens on http://{address}", env!("CARGO_PKG_VERSION")));
     let greeting = agents_that_run(agents, address);
     foundation.lifecycle.spawn(async move { say(&greeting.await) });

@@ -130,6 +130,11 @@ impl Loaded {
             let expected = "origins like \"https://app.example\", without a path";
             self.wrong("server.public_origins", format!("{origin:?}"), expected)
         }));
+        let odd = config.server.public_hosts.iter().filter(|host| !is_host(host));
+        wrong.extend(odd.map(|host| {
+            let expected = "hosts like \"agents.example\" or \"agents.example:8443\", without a scheme or path";
+            self.wrong("server.public_hosts", format!("{host:?}"), expected)
+        }));
         let roots = config.workspaces.roots.iter().filter(|root| !root.is_absolute());
         wrong.extend(roots.map(|root| {
             self.wrong("workspaces.roots", format!("{:?}", root.display().to_string()), "absolute paths")
@@ -184,6 +189,23 @@ fn is_sqlite(url: &str) -> bool {
 
 fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres://") || url.starts_with("postgresql://")
+}
+
+/// Whether a text is a host, with or without a port. Wildcards are none: one name more is cheap, one too many is a hole.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let named = match plain {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            !host.is_empty() && host.bytes().all(allowed)
+        }
+    };
+    named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
 fn is_origin(text: &str) -> bool {

@@ -42,6 +42,12 @@ const fn key(path: &'static str, variable: &'static str, form: Form, about: &'st
 pub(crate) const KEYS: &[Key] = &[
     key("server.listen", "ROUNDHOUSE_LISTEN", Form::Address, "where HTTP is served"),
     key(
+        "server.public_hosts",
+        "ROUNDHOUSE_PUBLIC_HOSTS",
+        Form::Texts,
+        "host names under which clients reach this server, beside localhost",
+    ),
+    key(
         "server.public_origins",
         "ROUNDHOUSE_PUBLIC_ORIGINS",
         Form::Texts,

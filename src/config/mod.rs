@@ -50,6 +50,7 @@ pub(crate) struct Config {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Server {
     pub(crate) listen: String,
+    pub(crate) public_hosts: Vec<String>,
     pub(crate) public_origins: Vec<String>,
     pub(crate) body_limit: Size,
     pub(crate) insecure_bind: bool,
@@ -85,6 +86,7 @@ impl Default for Server {
     fn default() -> Self {
         Self {
             listen: "127.0.0.1:7700".to_owned(),
+            public_hosts: Vec::new(),
             public_origins: Vec::new(),
             body_limit: Size(1 << 20),
             insecure_bind: false,

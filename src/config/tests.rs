@@ -65,6 +65,7 @@ fn every_variable_sets_its_key() {
         "store.url" => "sqlite:a",
         "redis.url" => "redis://h",
         "log.format" => "json",
+        "server.public_hosts" => "agents.example, agents.example:8443",
         "server.public_origins" => "https://a.example, https://b.example",
         "workspaces.roots" => "/a,/b",
         _ => match key.form {

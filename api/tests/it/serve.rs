@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{Api, Options, within};
 
-async fn served() -> (Api, SocketAddr, JoinHandle<std::io::Result<()>>) {
+async fn served() -> (Api, SocketAddr, JoinHandle<()>) {
     let (app, api) = Api::app(Options::default()).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -56,7 +56,7 @@ async fn a_soft_stop_answers_what_waits_and_then_ends() {
     let mut text = String::new();
     within(client.read_to_string(&mut text)).await.unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("late but there"), "{text}");
-    within(serving).await.unwrap().unwrap();
+    within(serving).await.unwrap();
     assert!(TcpStream::connect(address).await.is_err());
     // With the last client gone nothing of ours runs any more.
     within(api.lifecycle.run(std::time::Duration::from_hours(1))).await;
@@ -73,7 +73,7 @@ async fn a_hard_stop_leaves_the_job_to_be_asked_for() {
     let mut text = String::new();
     within(client.read_to_string(&mut text)).await.unwrap();
     assert!(text.starts_with("HTTP/1.1 202") && text.contains("jobId"), "{text}");
-    within(serving).await.unwrap().unwrap();
+    within(serving).await.unwrap();
 }
 
 #[tokio::test]
