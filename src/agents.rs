@@ -13,7 +13,7 @@ use roundhouse_engines::tools::ToolSource;
 use roundhouse_shared::domain::{Agent, EngineKind};
 use serde::Deserialize;
 
-use crate::config::{ASK_USER, AgentSettings, Config, Environment, SPAWN_AGENT};
+use crate::config::{ASK_USER, AgentSettings, Config, Environment, SPAWN_AGENT, shown_variable};
 use crate::http::{self, HttpError};
 use crate::terminal::chain;
 
@@ -89,6 +89,7 @@ fn openai_settings(
         None => None,
         Some(name) => {
             let Some(key) = environment.get(name) else {
+                let name = shown_variable(name);
                 return Err(format!("the environment variable {name}, which holds its key, is not set"));
             };
             Some(openai::Secret::from(key))

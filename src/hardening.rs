@@ -1,5 +1,8 @@
 //! What a process asks of the kernel at its start: to be closed to others of its user, private files, enough descriptors.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
@@ -30,6 +33,17 @@ pub(crate) fn warn_where_open() {
 /// private too.
 pub(crate) fn make_files_private() {
     umask(Mode::from_bits_truncate(0o077));
+}
+
+/// Logs a warning where others than its owner may read or write a file or directory of ours: one of an earlier version, or
+/// that somebody else has made.
+pub(crate) fn warn_where_readable(path: &Path) {
+    let Ok(found) = path.metadata() else { return };
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let (path, mode) = (path.display(), format!("{mode:03o}"));
+        tracing::warn!(%path, mode, "others on this host may read this: close it with `chmod go= {path}`");
+    }
 }
 
 /// Raises the limit of open files as far as the system allows, and returns it. Each client holds a descriptor, and the

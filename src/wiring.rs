@@ -1,8 +1,10 @@
 //! Settings become parts: the store, the bus, the queues, the agents' engines.
 
+use std::fs::DirBuilder;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use roundhouse_shared::bus::{Bus, BusError};
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::{Queue, QueueError};
 use roundhouse_shared::store::{JobFilter, Store, StoreError};
+use roundhouse_shared::workspaces::Workspaces;
 use roundhouse_worker::{HeartStore, Ready, WorkerAgent};
 use tokio::net::TcpListener;
 
@@ -74,9 +77,13 @@ pub(crate) struct Foundation {
 /// Opens the store alone.
 pub(crate) async fn open_store(loaded: &Loaded) -> Result<(Store, PathBuf), StartError> {
     let dir = &loaded.config.data.dir;
-    let made = std::fs::create_dir_all(dir).and_then(|()| dir.canonicalize());
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir).and_then(|()| dir.canonicalize());
     let data_dir = made.map_err(|source| StartError::DataDir { path: dir.clone(), source })?;
+    hardening::warn_where_readable(&data_dir);
     let store = Store::connect(&loaded.config.store, &data_dir).await?;
+    if let Some(file) = loaded.config.store.sqlite_file(&data_dir) {
+        hardening::warn_where_readable(&file);
+    }
     Ok((store, data_dir))
 }
 
@@ -120,6 +127,13 @@ impl Foundation {
         agents
     }
 
+    /// Where sessions may work. A root that is missing now may be made later, and is compared as it was written.
+    fn workspaces(&self) -> Workspaces {
+        let roots = self.loaded.config.workspaces.roots.iter();
+        let real = |root: &PathBuf| root.canonicalize().unwrap_or_else(|_| root.clone());
+        Workspaces { data_dir: self.data_dir.clone(), roots: roots.map(real).collect() }
+    }
+
     /// Makes the worker known. It runs once [`Ready::run`] is called.
     pub(crate) async fn worker(&self, agents: &[Built]) -> Result<Ready, StartError> {
         let config = &self.loaded.config;
@@ -140,7 +154,7 @@ impl Foundation {
             bus: self.bus.clone(),
             queue: self.queue.clone(),
             agents: agents.collect(),
-            data_dir: self.data_dir.clone(),
+            workspaces: self.workspaces(),
             host: host(&self.loaded),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             lifecycle: self.lifecycle.clone(),
@@ -183,8 +197,7 @@ impl Foundation {
             limits: roundhouse_api::Limits {
                 injection_timeout: config.limits.injection_timeout,
                 json_wait_timeout: config.limits.json_wait_timeout,
-                data_dir: self.data_dir.clone(),
-                workspace_roots: config.workspaces.roots.clone(),
+                workspaces: self.workspaces(),
             },
             lifecycle: self.lifecycle.clone(),
             version: env!("CARGO_PKG_VERSION"),

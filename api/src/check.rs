@@ -34,6 +34,10 @@ pub(crate) fn model(text: Option<&str>) -> Result<(), Problem> {
     if text.is_some_and(|text| text.trim().is_empty()) {
         return Err(Problem::field("model", "must not be empty"));
     }
+    // Engines that are programs get it as an argument.
+    if text.is_some_and(|text| text.trim_start().starts_with('-') || text.contains(char::is_control)) {
+        return Err(Problem::field("model", "must not begin with `-` or contain control characters"));
+    }
     short("model", text, MODEL_MOST)
 }
 

@@ -1,11 +1,13 @@
-//! Working directories: only under the data directory or a workspace root, seen through symbolic links.
+//! Working directories that a client chooses: only under a workspace root, seen through symbolic links.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
+use futures::future::join_all;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::problem::Problem;
+use roundhouse_shared::workspaces::Workspaces;
 
 use crate::problem::field_problem;
 use crate::settings::Limits;
@@ -25,13 +27,22 @@ pub(crate) async fn resolve(cwd: &str, limits: &Limits) -> Result<String, Proble
     if tokio::fs::metadata(&resolved).await.is_ok_and(|found| !found.is_dir()) {
         return Err(refused("is not a directory"));
     }
-    for root in std::iter::once(&limits.data_dir).chain(&limits.workspace_roots) {
-        let root = std::path::absolute(root).unwrap_or_else(|_| root.clone());
-        if real(&root).await.is_some_and(|root| resolved.starts_with(root)) {
-            return resolved.into_os_string().into_string().map_err(|_| refused("is not valid UTF-8"));
-        }
+    let workspaces = Workspaces {
+        data_dir: real(&limits.workspaces.data_dir)
+            .await
+            .unwrap_or_else(|| limits.workspaces.data_dir.clone()),
+        roots: join_all(limits.workspaces.roots.iter().map(|root| real(root)))
+            .await
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    if workspaces.chosen(&resolved).is_none() {
+        return Err(refused(
+            "must lie under a configured workspace root (`workspaces.roots`), outside of the data directory",
+        ));
     }
-    Err(refused("must lie under the data directory or a configured workspace root"))
+    resolved.into_os_string().into_string().map_err(|_| refused("is not valid UTF-8"))
 }
 
 /// The path without links, as far as it exists, and the rest as it is.
@@ -74,22 +85,23 @@ mod tests {
         let limits = Limits {
             injection_timeout: Span::from_secs(1),
             json_wait_timeout: Span::from_secs(1),
-            data_dir: base.join("data"),
-            workspace_roots: vec![base.join("missing"), base.join("work")],
+            workspaces: Workspaces {
+                data_dir: base.join("data"),
+                roots: vec![base.join("missing"), base.join("work"), base.join("data")],
+            },
         };
         let at = |path: &str| base.join(path).to_str().unwrap().to_owned();
-        for (path, expected) in [
-            ("data", "data"),
-            ("data/new/deep", "data/new/deep"),
-            ("work/a", "work/a"),
-            ("in", "work/a"),
-            ("in/new", "work/a/new"),
-        ] {
+        for (path, expected) in
+            [("work/a", "work/a"), ("missing/new", "missing/new"), ("in", "work/a"), ("in/new", "work/a/new")]
+        {
             assert_eq!(resolve(&at(path), &limits).await, Ok(at(expected)), "{path}");
         }
         let outside = [
             "",
             "elsewhere",
+            "data",
+            "data/new",
+            "data/claude",
             "work/out",
             "work/out/new",
             "work/dangling",

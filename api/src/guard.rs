@@ -23,7 +23,8 @@ use crate::settings::{Settings, is_loopback};
 /// How long a browser may cache a preflight answer.
 const CORS_AGE: std::time::Duration = std::time::Duration::from_hours(1);
 
-const HOST_REFUSED: &str = "this `Host` is not allowed; add it to `server.public_hosts` where this server is meant by it";
+const HOST_REFUSED: &str =
+    "this `Host` is not allowed; add it to `server.public_hosts` where this server is meant by it";
 const ORIGIN_REFUSED: &str = "this `Origin` is not allowed; see `server.public_origins`";
 
 /// The hosts and origins that requests may name.
@@ -65,9 +66,10 @@ impl Rules {
         let Some(name) = name_of(host) else { return false };
         is_loopback(name)
             || (!self.loopback && is_address(name))
-            || self.hosts.iter().any(|allowed| {
-                host.eq_ignore_ascii_case(allowed) || name.eq_ignore_ascii_case(allowed)
-            })
+            || self
+                .hosts
+                .iter()
+                .any(|allowed| host.eq_ignore_ascii_case(allowed) || name.eq_ignore_ascii_case(allowed))
     }
 }
 
@@ -198,7 +200,9 @@ mod tests {
         ] {
             assert_eq!(check(&rules, host), Ok(()), "{host}");
         }
-        for host in ["evil.example", "other.example", "other.example:80", "x.agents.example", "0.0.0.0:7700", "[::]"] {
+        for host in
+            ["evil.example", "other.example", "other.example:80", "x.agents.example", "0.0.0.0:7700", "[::]"]
+        {
             assert_eq!(check(&rules, host), Err(HOST_REFUSED), "{host}");
         }
     }

@@ -1,9 +1,9 @@
 //! What the HTTP side is told: its own section of the configuration, and the limits that it shares with others.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use roundhouse_shared::units::{Size, Span};
+use roundhouse_shared::workspaces::Workspaces;
 use serde::{Deserialize, Serialize};
 
 /// The `[server]` section.
@@ -58,8 +58,6 @@ pub struct Limits {
     pub injection_timeout: Span,
     /// How long a JSON request waits for the answer to a message with a turn of its own.
     pub json_wait_timeout: Span,
-    /// The data directory: working directories may lie under it.
-    pub data_dir: PathBuf,
-    /// Further directories that working directories may lie under.
-    pub workspace_roots: Vec<PathBuf>,
+    /// Where sessions may work.
+    pub workspaces: Workspaces,
 }

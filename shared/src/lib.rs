@@ -14,3 +14,4 @@ pub mod secret;
 pub mod store;
 pub mod telemetry;
 pub mod units;
+pub mod workspaces;

@@ -33,16 +33,27 @@ impl Serialize for Secret {
     }
 }
 
-/// A URL without its password, for logs and listings.
+/// A URL without its password, for logs and listings. In the addresses of web servers the user's name goes too: tokens stand
+/// there. What is malformed may have its secret anywhere before the last `@`.
 pub fn masked_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    match authority.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{scheme}://{name}:***@{host}{path}"),
-            None => format!("{scheme}://{user}@{host}{path}"),
-        },
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return match url.rsplit_once('@') {
+            Some((_, host)) => format!("***@{host}"),
+            None => url.to_owned(),
+        };
+    };
+    // A password may hold a `/` or a `?` that should have been escaped: the last `@` before a query counts.
+    let end = rest.rfind('@').map_or(0, |at| at + 1);
+    let (user, host) = rest.split_at(end);
+    match user.strip_suffix('@') {
         None => url.to_owned(),
+        Some(_) if scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https") => {
+            format!("{scheme}://***@{host}")
+        }
+        Some(user) => match user.split_once(':') {
+            Some((name, _)) => format!("{scheme}://{name}:***@{host}"),
+            None => format!("{scheme}://{user}@{host}"),
+        },
     }
 }
 
@@ -55,6 +66,10 @@ mod tests {
         assert_eq!(masked_url("postgres://u:p%40@h:5/db?x=1"), "postgres://u:***@h:5/db?x=1");
         assert_eq!(masked_url("redis://h:6/0"), "redis://h:6/0");
         assert_eq!(masked_url("sqlite"), "sqlite");
+        assert_eq!(masked_url("postgres://u@h/db"), "postgres://u@h/db");
+        assert_eq!(masked_url("postgres://u:a/b?c@h/db"), "postgres://u:***@h/db");
+        assert_eq!(masked_url("https://token@h/v1"), "https://***@h/v1");
+        assert_eq!(masked_url("postgres//u:p@h/db"), "***@h/db");
         assert_eq!(format!("{:?}", Secret::new("k")), "***");
     }
 }

@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn a_client_chooses_under_a_root_and_outside_of_the_data_directory() {
-        for path in ["/srv/data", "/srv/data/claude/x", "/srv/data/workspaces", "/srv/data/new", "/srv", "/"] {
+        for path in ["/srv/data", "/srv/data/claude/x", "/srv/data/workspaces", "/srv/data/new", "/srv", "/"]
+        {
             assert!(!chosen(&[], path), "{path}");
         }
         for path in ["/srv", "/srv/app", "/srv/data2"] {

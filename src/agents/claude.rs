@@ -46,6 +46,7 @@ pub(super) fn settings(
     }
     if let Some(name) = &agent.api_key_env {
         let key = environment.get(name);
+        let name = crate::config::shown_variable(name);
         let key =
             key.ok_or_else(|| format!("the environment variable {name}, which holds its key, is not set"))?;
         settings.env.insert(KEY.to_owned(), key.into());

@@ -132,7 +132,8 @@ impl Loaded {
         }));
         let odd = config.server.public_hosts.iter().filter(|host| !is_host(host));
         wrong.extend(odd.map(|host| {
-            let expected = "hosts like \"agents.example\" or \"agents.example:8443\", without a scheme or path";
+            let expected =
+                "hosts like \"agents.example\" or \"agents.example:8443\", without a scheme or path";
             self.wrong("server.public_hosts", format!("{host:?}"), expected)
         }));
         let roots = config.workspaces.roots.iter().filter(|root| !root.is_absolute());

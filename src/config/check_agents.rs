@@ -29,6 +29,7 @@ impl Loaded {
                     EngineKind::OpenAi => checked.server(agent),
                     EngineKind::ClaudeCli => checked.program(agent),
                 }
+                checked.texts(agent);
                 checked.tools(agent);
                 checked.limits(agent);
                 checked.wrong
@@ -97,6 +98,27 @@ impl Checked<'_> {
         let mut sources = agent.setting_sources.iter();
         if let Some(odd) = sources.find(|source| !SETTING_SOURCES.contains(&source.as_str())) {
             self.say("setting_sources", format_args!("{odd:?}"));
+        }
+    }
+
+    /// What every engine is given as it stands: a model is an argument of some, and a variable's name is shown.
+    fn texts(&mut self, agent: &AgentSettings) {
+        if agent.model.trim_start().starts_with('-') || agent.model.contains(char::is_control) {
+            self.say_rather(
+                "model",
+                "wrong",
+                "a name that does not begin with `-` and has no control characters",
+            );
+        }
+        let is_name = |name: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            !name.starts_with(|first: char| first.is_ascii_digit())
+                && !name.is_empty()
+                && name.bytes().all(plain)
+        };
+        // The value is not repeated: it may be the key itself.
+        if agent.api_key_env.as_deref().is_some_and(|name| !is_name(name)) {
+            self.say("api_key_env", "not a variable's name");
         }
     }
 

@@ -10,6 +10,7 @@ mod environment;
 mod error;
 mod keys;
 mod load;
+mod mask;
 mod mcp;
 mod print;
 #[cfg(test)]
@@ -28,7 +29,8 @@ pub(crate) use check::Role;
 pub(crate) use environment::Environment;
 pub(crate) use error::ConfigError;
 pub(crate) use load::{Flag, Loaded, load};
-pub(crate) use print::{example, shown_url};
+pub(crate) use mask::{shown_url, shown_variable};
+pub(crate) use print::example;
 
 /// All settings of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

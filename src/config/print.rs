@@ -2,32 +2,10 @@
 
 use std::fmt::Write;
 
-use roundhouse_shared::secret::masked_url;
-
 use super::error::Place;
 use super::keys::{KEYS, Key};
+use super::mask::{shown_url, without_secrets};
 use super::{Config, Loaded};
-
-const MASK: &str = "***";
-
-/// What a query parameter is called that holds a secret.
-const SECRET_PARAMETERS: [&str; 6] = ["password", "passwd", "key", "token", "secret", "sig"];
-
-/// A URL without its secrets: the password, and parameters that are called like one.
-pub(crate) fn shown_url(url: &str) -> String {
-    let url = masked_url(url);
-    let Some((address, query)) = url.split_once('?') else { return url };
-    let masked = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((name, _)) if is_secret(name) => format!("{name}={MASK}"),
-        _ => pair.to_owned(),
-    });
-    format!("{address}?{}", masked.collect::<Vec<_>>().join("&"))
-}
-
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_PARAMETERS.iter().any(|secret| name.contains(secret))
-}
 
 /// A URL in quotes, without its secrets.
 pub(super) fn quoted_url(url: &str) -> String {
@@ -40,21 +18,12 @@ pub(super) fn shown(key: &str, value: &figment::value::Value) -> String {
         return "set".to_owned();
     }
     let value = toml::Value::try_from(value);
-    value.map_or_else(|_| "wrong".to_owned(), |value| without_secrets(value).to_string())
+    value.map_or_else(|_| "wrong".to_owned(), |value| without_secrets(last_part(key), value).to_string())
 }
 
-/// A value whose URLs are masked, however deep they are.
-fn without_secrets(value: toml::Value) -> toml::Value {
-    match value {
-        toml::Value::String(text) if text.contains("://") => toml::Value::String(shown_url(&text)),
-        toml::Value::Array(items) => items.into_iter().map(without_secrets).collect::<Vec<_>>().into(),
-        toml::Value::Table(table) => table
-            .into_iter()
-            .map(|(key, value)| (key, without_secrets(value)))
-            .collect::<toml::Table>()
-            .into(),
-        other => other,
-    }
+/// The name of a key within its table.
+fn last_part(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
 }
 
 impl Loaded {
@@ -69,7 +38,7 @@ impl Loaded {
             let _ = write!(text, "\n[agents.{}]  # {place}\n", toml_key(name));
             let table = toml::Table::try_from(agent).unwrap_or_default();
             for (key, value) in table {
-                let _ = writeln!(text, "{} = {}", toml_key(&key), without_secrets(value));
+                let _ = writeln!(text, "{} = {}", toml_key(&key), without_secrets(&key, value.clone()));
             }
         }
         text
@@ -94,7 +63,8 @@ fn sections(config: &Config, note: impl Fn(&Key) -> String) -> String {
             let _ = writeln!(text, "{gap}[{section}]");
         }
         let Some(value) = table.get(section).and_then(|section| section.get(key.name())) else { continue };
-        let _ = writeln!(text, "{} = {}{}", key.name(), without_secrets(value.clone()), note(key));
+        let _ =
+            writeln!(text, "{} = {}{}", key.name(), without_secrets(key.name(), value.clone()), note(key));
     }
     text
 }

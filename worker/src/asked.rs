@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, timeout_at};
 
-use crate::opening::workspace;
 use crate::outbox::Standing;
 use crate::session::persist;
 use crate::turn::Turn;
+use crate::workspace::workspace;
 use crate::{Runnable, events, translate};
 
 /// How often the store is read while nothing rings.

@@ -28,6 +28,7 @@ mod translate;
 mod turn;
 mod warm;
 mod watch;
+mod workspace;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -41,6 +42,7 @@ use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Store, StoreError};
 use roundhouse_shared::units::Span;
+use roundhouse_shared::workspaces::Workspaces;
 
 pub use settings::{Limits, Settings};
 
@@ -64,8 +66,8 @@ pub struct Parts {
     pub queue: Queue,
     /// What this worker can run.
     pub agents: Vec<WorkerAgent>,
-    /// Where sessions without a directory of their own get one.
-    pub data_dir: PathBuf,
+    /// Where sessions may work.
+    pub workspaces: Workspaces,
     /// The name of this host.
     pub host: String,
     /// The version of this binary.
@@ -109,7 +111,7 @@ pub(crate) struct Worker {
     bus: Bus,
     queue: Queue,
     engines: HashMap<String, Runnable>,
-    data_dir: PathBuf,
+    workspaces: Workspaces,
     host: String,
     registry: Arc<Registry>,
     warm: Warm,
@@ -167,7 +169,7 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         store: parts.store,
         bus: parts.bus,
         queue: parts.queue,
-        data_dir: parts.data_dir,
+        workspaces: parts.workspaces,
         host: parts.host,
         warm: Warm::default(),
         lifecycle: parts.lifecycle,

@@ -15,10 +15,11 @@ use tokio::time::timeout;
 
 use crate::collector::let_go;
 use crate::incarnation::Incarnation;
-use crate::opening::{end_owned, workspace};
+use crate::opening::end_owned;
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
 use crate::session::{hand_back, persist};
+use crate::workspace::workspace;
 use crate::{Worker, events};
 
 /// How long an engine may take to copy a conversation.

@@ -1,7 +1,5 @@
 //! The engine session of a turn: the one that was kept warm, or a new one, and what it is given.
 
-use std::path::PathBuf;
-
 use roundhouse_engines::contract::{
     Capabilities, ContextKind, Earlier, Engine, EngineError, EngineEvent, EngineSession, InputMessage,
     Intake, OpenSession, TurnInput,
@@ -16,7 +14,8 @@ use crate::between::Heard;
 use crate::outbox::Standing;
 use crate::session::persist;
 use crate::turn::Turn;
-use crate::{Runnable, Worker, translate};
+use crate::workspace::{prepare, workspace};
+use crate::{Runnable, translate};
 
 /// What a turn runs on.
 pub(crate) struct Opened {
@@ -66,15 +65,16 @@ pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
         return Err(NotOpened::Problem(Problem::with_detail(Code::EngineUnavailable, detail)));
     };
     let capabilities = engine.capabilities();
+    let cwd = workspace(worker, session, &mail.cwd);
+    let cwd = prepare(worker, session, cwd, capabilities).await.map_err(NotOpened::Problem)?;
     let spec = OpenSession {
         session: session.to_string(),
         native_session: mail.native_session.clone(),
         anchor: None,
         model: mail.model.clone(),
-        cwd: workspace(worker, session, &mail.cwd),
+        cwd,
         owner: Some(owner(session, run.lease.token)),
     };
-    prepare(worker, &spec, capabilities).await.map_err(NotOpened::Problem)?;
     let earlier = if mail.continued { Some(earlier(turn).await?) } else { None };
     let messages = translate::inputs(&mail.unsent, &mail.jobs);
     match capabilities.context {
@@ -174,27 +174,6 @@ async fn earlier(turn: Turn<'_>) -> Result<Earlier, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
     let store = &worker.store;
     persist(run, || store.so_far(mail.engine, mail.turn)).await.map(translate::earlier)
-}
-
-/// Makes the directory that an engine works in.
-async fn prepare(worker: &Worker, spec: &OpenSession, capabilities: Capabilities) -> Result<(), Problem> {
-    // A child works where its parent does, which may have had no need of the directory so far.
-    let ours = spec.cwd.starts_with(worker.data_dir.join("workspaces"));
-    if !ours || !capabilities.works_on_files {
-        return Ok(());
-    }
-    tokio::fs::create_dir_all(&spec.cwd).await.map_err(|error| {
-        tracing::error!(session.id = spec.session, cwd = %spec.cwd.display(), %error, "no workspace");
-        Problem::with_detail(Code::EngineUnavailable, "the worker cannot create the session's workspace")
-    })
-}
-
-/// Where a session works, unless it has a directory of its own.
-pub(crate) fn workspace(worker: &Worker, session: SessionId, cwd: &str) -> PathBuf {
-    match cwd {
-        "" => worker.data_dir.join("workspaces").join(session.to_string()),
-        cwd => PathBuf::from(cwd),
-    }
 }
 
 /// The mark of all processes that a run starts, by which they are found after a crash.

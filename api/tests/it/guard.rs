@@ -42,3 +42,25 @@ async fn a_public_origin_is_told_that_it_may() {
     let other = request("GET", "/sessions").header("origin", "https://other.example");
     api.send(other.body(Body::empty()).unwrap()).await.problem(403, "FORBIDDEN");
 }
+
+#[tokio::test]
+async fn an_open_listener_checks_the_host_too() {
+    let settings = Settings {
+        listen: "0.0.0.0:7700".to_owned(),
+        public_hosts: vec!["agents.example".to_owned()],
+        ..Settings::default()
+    };
+    let api = Api::with(Options { settings, ..Options::default() }).await;
+    let get =
+        |host: &str| Request::builder().uri("/sessions").header("host", host).body(Body::empty()).unwrap();
+    for host in
+        ["localhost:7700", "127.0.0.1:7700", "192.0.2.7:7700", "agents.example", "agents.example:8080"]
+    {
+        assert_eq!(api.send(get(host)).await.status, StatusCode::OK, "{host}");
+    }
+    for host in ["evil.example", "agents.example.evil.example"] {
+        let refused = api.send(get(host)).await;
+        let problem = refused.problem(403, "FORBIDDEN");
+        assert!(problem["detail"].as_str().unwrap().contains("server.public_hosts"), "{problem}");
+    }
+}

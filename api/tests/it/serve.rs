@@ -87,3 +87,27 @@ async fn a_connection_that_breaks_cancels_where_that_was_asked_for() {
     let notice = within(notices.recv()).await.unwrap();
     assert_eq!(notice, Notice::Cancel(session, turn.mail.turn));
 }
+
+#[tokio::test]
+async fn half_sent_requests_are_closed_and_whole_ones_served_meanwhile() {
+    let (api, address, _serving) = served().await;
+    let mut silent = Vec::new();
+    for start in ["", "P", "PRI * HTTP/2.0\r\n", "GET /healthz HTTP/1.1\r\nhost: local"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(start.as_bytes()).await.unwrap();
+        silent.push((start, stream));
+    }
+    let mut whole = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    whole.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    within(whole.read_to_string(&mut text)).await.unwrap();
+    assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+    for (start, mut stream) in silent {
+        let mut rest = Vec::new();
+        // Closed by the server, whether with a word or without.
+        let closed = tokio::time::timeout(std::time::Duration::from_secs(60), stream.read_to_end(&mut rest));
+        assert!(closed.await.is_ok(), "{start:?}");
+    }
+    api.lifecycle.stop();
+}

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::files::Problem;
-use super::workspace::Workspace;
+use super::workspace::{FILE_BYTES, Workspace};
 use super::{diff, input};
 
 /// How many places are named where a text is not unique.
@@ -59,8 +59,16 @@ pub(super) fn run(workspace: &Workspace, input: &Input) -> Result<String, Proble
             )));
         }
     }
-    workspace.write(path, &before.replace(old, new))?;
     let count = places.len();
+    // Before the text is made: a short `old` and a long `new` make gigabytes of a small file.
+    let kept = before.len() - count * old.len();
+    let after = new.len().checked_mul(count).and_then(|added| kept.checked_add(added));
+    if after.is_none_or(|after| FILE_BYTES < after as u64) {
+        return Err(Problem::new(format!(
+            "`{path}` would have more than {FILE_BYTES} bytes: use `shell` for it. Nothing was changed."
+        )));
+    }
+    workspace.write(path, &before.replace(old, new))?;
     let times = if count == 1 { "1 place".to_owned() } else { format!("{count} places") };
     Ok(format!("Changed `{path}` in {times}.\n{}", diff::replaced(&before, &places, old, new)))
 }

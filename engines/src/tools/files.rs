@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::workspace::Workspace;
@@ -14,6 +15,12 @@ const WORK: Duration = Duration::from_secs(20);
 
 /// How much longer a call is waited for that hangs in the file system.
 const HANGING: Duration = Duration::from_secs(10);
+
+/// How long a call waits for others to end.
+const WAIT: Duration = Duration::from_secs(20);
+
+/// How many calls work at once in this process: each occupies a thread and, where it searches, a core.
+static CALLS: Semaphore = Semaphore::const_new(16);
 
 /// Why a tool did not do what it was asked to do, as a sentence for the model.
 #[derive(Debug)]
@@ -59,12 +66,21 @@ where
         Ok(input) => input,
         Err(problem) => return ToolOutcome::failure(problem.text()),
     };
-    let (cwd, budget) = (context.cwd.clone(), Budget::new(WORK, context.cancel.clone()));
-    let work = tokio::task::spawn_blocking(move || run(&Workspace::open(cwd, budget)?, &input));
+    let (cwd, cancel) = (context.cwd.clone(), context.cancel.clone());
+    let work = async {
+        // The thread keeps the permit: a call that was given up still counts while it hangs in the file system.
+        let permit = CALLS.acquire().await;
+        let budget = Budget::new(WORK, cancel);
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            run(&Workspace::open(cwd, budget)?, &input)
+        })
+        .await
+    };
     tokio::select! {
         biased;
         () = context.cancel.cancelled() => ToolOutcome::failure("The call was cancelled."),
-        () = tokio::time::sleep(WORK + HANGING) => {
+        () = tokio::time::sleep(WAIT + WORK + HANGING) => {
             ToolOutcome::failure("The file system does not answer: the call was given up.")
         }
         done = work => match done {

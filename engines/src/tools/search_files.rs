@@ -25,7 +25,16 @@ const MATCHES_MAX: usize = 1_000;
 const SHOWN_BYTES: usize = 400;
 
 /// How large a compiled pattern may be: `(a{1000}){1000}` is not searched for.
-const PATTERN_BYTES: usize = 4 * 1024 * 1024;
+const PATTERN_BYTES: usize = 1024 * 1024;
+
+/// How much is searched between two looks at the clock. A large pattern takes its time for each byte.
+const LOOK_BYTES: usize = 64 * 1024;
+
+/// How many lines are searched between two looks at the clock.
+const LOOK_LINES: usize = 1_024;
+
+/// How much one call searches at most.
+const SEARCHED_BYTES: u64 = 1024 * 1024 * 1024;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Input {
@@ -62,8 +71,15 @@ pub(super) fn run(workspace: &Workspace, input: &Input) -> Result<String, Proble
     let regex = RegexBuilder::new(&input.pattern).size_limit(PATTERN_BYTES).build();
     let regex = regex.map_err(|error| Problem::new(format!("The input is not valid: `pattern`: {error}")))?;
     let glob = Glob::new(input.glob.as_deref())?;
-    let mut search =
-        Search { regex, max, budget: &workspace.budget, found: String::new(), count: 0, unread: 0 };
+    let mut search = Search {
+        regex,
+        max,
+        budget: &workspace.budget,
+        found: String::new(),
+        count: 0,
+        unread: 0,
+        searched: 0,
+    };
 
     let path = input.path.as_deref().unwrap_or(".");
     let end = if workspace.is_file(path)? {
@@ -85,6 +101,8 @@ struct Search<'a> {
     found: String,
     count: usize,
     unread: usize,
+    /// Bytes that were read.
+    searched: u64,
 }
 
 impl Search<'_> {
@@ -118,11 +136,16 @@ impl Search<'_> {
         if lines::is_binary(&mut reader)? {
             return Ok(ControlFlow::Continue(()));
         }
-        let mut number = 0_u64;
+        let (mut number, mut lines, mut bytes) = (0_u64, 0, 0);
         while let Some(line) = lines::next(&mut reader)? {
             number += 1;
-            if number.is_multiple_of(1_024) && self.budget.is_spent() {
-                return Ok(ControlFlow::Break(()));
+            (lines, bytes) = (lines + 1, bytes + line.kept.len());
+            self.searched += line.kept.len() as u64 + line.left_out_bytes;
+            if LOOK_LINES <= lines || LOOK_BYTES <= bytes {
+                (lines, bytes) = (0, 0);
+                if self.is_spent() {
+                    return Ok(ControlFlow::Break(()));
+                }
             }
             let content = line.kept.strip_suffix(b"\r").unwrap_or(&line.kept);
             if !self.regex.is_match(content) {
@@ -145,8 +168,12 @@ impl Search<'_> {
         let _ = writeln!(self.found, "{path}:{number}: {shown}{more}");
     }
 
+    fn is_spent(&self) -> bool {
+        SEARCHED_BYTES <= self.searched || self.budget.is_spent()
+    }
+
     fn finish(mut self, end: End) -> String {
-        let has_time = !self.budget.is_spent();
+        let has_time = !self.is_spent();
         if self.unread > 0 {
             let _ = writeln!(self.found, "[… {} files or directories could not be read …]", self.unread);
         }

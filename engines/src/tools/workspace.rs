@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::files::{Budget, Problem};
 
 /// The longest file that is held in memory.
-const FILE_BYTES: u64 = 8 * 1024 * 1024;
+pub(super) const FILE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// All access goes through the handle of the directory: cap-std resolves paths below it in the kernel (`openat2`) or
 /// step by step, so that nothing that happens to the path meanwhile leads out.

@@ -1,6 +1,6 @@
 //! Opening the store: which database, its pools, its schema.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -43,6 +43,13 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// The file of an `SQLite` database.
+    pub fn sqlite_file(&self, data_dir: &Path) -> Option<PathBuf> {
+        sqlite_path(&self.url).map(|path| data_dir.join(path))
+    }
+}
+
 impl Store {
     /// Connects, without touching the schema. A relative `SQLite` file lies in `data_dir`.
     pub async fn connect(settings: &Settings, data_dir: &Path) -> Result<Self, StoreError> {
@@ -59,8 +66,7 @@ impl Store {
                     .acquire_timeout(ACQUIRE_TIMEOUT)
                     .connect_lazy_with(options),
             )
-        } else if let Some(path) = sqlite_path(url) {
-            let file = data_dir.join(path);
+        } else if let Some(file) = settings.sqlite_file(data_dir) {
             if let Some(parent) = file.parent() {
                 std::fs::create_dir_all(parent).map_err(|error| {
                     StoreError::BadUrl(format!("cannot create {}: {error}", parent.display()))

@@ -1,6 +1,7 @@
 //! A deployment: processes, a store, a bus, and the oracle behind its agents.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use roundhouse_oracle::Oracle;
@@ -194,6 +195,11 @@ impl Deployment {
     /// The value of a variable that every process has.
     pub(super) fn variable(&self, name: &str) -> &str {
         &self.env.iter().rfind(|(key, _)| key == name).expect("a variable that is set").1
+    }
+
+    /// The data directory of its processes.
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
     }
 
     /// The database, where it is a Postgres.

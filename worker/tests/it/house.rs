@@ -16,6 +16,7 @@ use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Admission, Clock, NewSession, Settings as StoreSettings, Store, Target};
 use roundhouse_shared::units::Span;
+use roundhouse_shared::workspaces::Workspaces;
 use roundhouse_worker::{HeartStore, Limits, Parts, Settings, WorkerAgent};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
@@ -144,7 +145,7 @@ impl House {
             bus: Bus::local(),
             queue: queue.clone(),
             agents: vec![WorkerAgent { agent, engine: Ok(Arc::new(Patient(turns))), turn_timeout: None }],
-            data_dir: folder.path().to_owned(),
+            workspaces: Workspaces { data_dir: folder.path().to_owned(), roots: Vec::new() },
             host: "here".to_owned(),
             version: "1.2.3".to_owned(),
             lifecycle: lifecycle.clone(),

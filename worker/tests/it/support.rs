@@ -22,6 +22,7 @@ use roundhouse_shared::store::{
     TurnOutcome, WrittenMessage,
 };
 use roundhouse_shared::units::Span;
+use roundhouse_shared::workspaces::Workspaces;
 use roundhouse_worker::{HeartStore, Limits, Parts, Settings, WorkerAgent};
 use sqlx::SqlitePool;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -173,7 +174,7 @@ impl Site {
                     turn_timeout: None,
                 },
             ],
-            data_dir: self.folder.path().to_owned(),
+            workspaces: Workspaces { data_dir: self.folder.path().to_owned(), roots: Vec::new() },
             host: "here".to_owned(),
             version: "1.2.3".to_owned(),
             lifecycle: lifecycle.clone(),

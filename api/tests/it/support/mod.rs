@@ -15,6 +15,7 @@ use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Begin, Settings as StoreSettings, Store, Work, WorkEnd};
 use roundhouse_shared::units::Span;
+use roundhouse_shared::workspaces::Workspaces;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tower::ServiceExt as _;
@@ -92,8 +93,10 @@ impl Api {
             limits: Limits {
                 injection_timeout: options.injection_timeout,
                 json_wait_timeout: options.json_wait_timeout,
-                data_dir: folder.path().to_owned(),
-                workspace_roots: Vec::new(),
+                workspaces: Workspaces {
+                    data_dir: folder.path().join("data"),
+                    roots: vec![folder.path().to_owned()],
+                },
             },
             lifecycle: lifecycle.clone(),
             version: "1.2.3",
