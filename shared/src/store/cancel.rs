@@ -133,7 +133,7 @@ pub(super) async fn cut_short(
     Ok(ChatResult {
         turn_id: Some(turn),
         iterations: spent.get::<i64>("iterations")?.max(1),
-        duration_ms: row.now_ms - spent.get::<i64>("started_ms")?,
+        duration_ms: (row.now_ms - spent.get::<i64>("started_ms")?).max(0),
         token_usage: usage.into(),
         ..result
     })

@@ -38,10 +38,10 @@ pub(super) struct Dialect {
     pub(super) clock: &'static str,
     /// The session's row, held until the transaction ends, with the database's time.
     pub(super) lock_session: &'static str,
-    /// The same, but no row where somebody else holds it.
-    pub(super) try_lock_session: &'static str,
-    /// The row of a worker that was not declared dead, held until the transaction ends; no row where somebody else holds it.
-    pub(super) try_lock_worker: &'static str,
+    /// The row of a worker that was not declared dead, held until the transaction ends.
+    pub(super) lock_worker: &'static str,
+    /// Sets a short lock timeout for the rest of the transaction, where rows have locks.
+    pub(super) short_lock_timeout: Option<&'static str>,
     /// The answers of the jobs whose ids a JSON array names.
     pub(super) jobs_by_ids: &'static str,
 }
@@ -61,9 +61,8 @@ macro_rules! lock_session {
 const SQLITE: Dialect = Dialect {
     clock: "SELECT cast(unixepoch('subsec') * 1000 AS integer) AS now_ms",
     lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
-    // Whoever writes holds the whole database: there is nothing to skip.
-    try_lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
-    try_lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL",
+    lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL",
+    short_lock_timeout: None,
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT unhex(value, '-') FROM json_each($1))",
 };
@@ -74,11 +73,8 @@ const POSTGRES: Dialect = Dialect {
         "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
         " FOR UPDATE"
     ),
-    try_lock_session: lock_session!(
-        "cast(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)",
-        " FOR UPDATE SKIP LOCKED"
-    ),
-    try_lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL FOR UPDATE SKIP LOCKED",
+    lock_worker: "SELECT beats FROM workers WHERE id = $1 AND dead_ms IS NULL FOR UPDATE",
+    short_lock_timeout: Some("SET LOCAL lock_timeout = '500ms'"),
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))",
 };
@@ -198,6 +194,17 @@ impl Db {
         Ok(Tx { open, clock: self.clock.clone() })
     }
 
+    /// Starts a transaction whose statements fail with [`StoreError::is_locked`] when they wait for a lock for half a second: for
+    /// callers that have other rows to go on with. Not at once, because most locks are held for milliseconds, also by a
+    /// transaction that is being rolled back.
+    pub(super) async fn begin_short_wait(&self) -> Result<Tx, StoreError> {
+        let mut tx = self.begin().await?;
+        if let Some(sql) = self.dialect().short_lock_timeout {
+            tx.run(sql, values![]).await?;
+        }
+        Ok(tx)
+    }
+
     /// All rows of a query outside any transaction.
     pub(super) async fn all(
         &self,
@@ -302,14 +309,9 @@ impl Tx {
         self.first(self.dialect().lock_session, values![session]).await
     }
 
-    /// The same, also `None` where somebody else holds the session.
-    pub(super) async fn try_lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
-        self.first(self.dialect().try_lock_session, values![session]).await
-    }
-
-    /// Locks the row of a worker that was not declared dead; `None` where there is none or somebody else holds it.
-    pub(super) async fn try_lock_worker(&mut self, worker: Uuid) -> Result<Option<Row>, StoreError> {
-        self.first(self.dialect().try_lock_worker, values![worker]).await
+    /// Locks the row of a worker that was not declared dead; `None` where there is none.
+    pub(super) async fn lock_worker(&mut self, worker: Uuid) -> Result<Option<Row>, StoreError> {
+        self.first(self.dialect().lock_worker, values![worker]).await
     }
 
     /// Makes it so.

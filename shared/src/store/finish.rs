@@ -249,7 +249,7 @@ async fn answer_claimed(
                     model: end.model.clone(),
                     content,
                     iterations: totals.iterations.max(1),
-                    duration_ms: row.now_ms - totals.started_ms,
+                    duration_ms: (row.now_ms - totals.started_ms).max(0),
                     token_usage: totals.usage.into(),
                     cancelled,
                     context_source: end.context_source,

@@ -48,25 +48,39 @@ impl Store {
 
     /// Takes a session from a dead worker: what its turn had claimed goes back to the mailbox, or fails with
     /// `WORKER_LOST` once the turn was tried `max_attempts` times. `None`: somebody else was faster, the worker lives, the
-    /// session is gone, or somebody holds it: a reaper does not wait for one session but looks again later.
+    /// session is gone, or somebody holds it or its parent: a reaper does not wait for one session but looks again later.
     pub async fn reap(&self, session: SessionId, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
-        let Some(mut held) = self.try_lock(session).await? else { return Ok(None) };
-        let Some(worker) = held.row.lease_worker else { return Ok(None) };
-        if lives(&mut held.tx, worker).await? {
-            return Ok(None);
+        let taken = async {
+            let mut held = self.lock_short_wait(session).await?;
+            let Some(worker) = held.row.lease_worker else { return Ok(None) };
+            if lives(&mut held.tx, worker).await? {
+                return Ok(None);
+            }
+            take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
+        };
+        match taken.await {
+            Err(StoreError::SessionNotFound) => Ok(None),
+            Err(error) if error.is_locked() => Ok(None),
+            taken => taken,
         }
-        take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
     }
 
     /// The same for a lease whose worker lives but whose run is gone, because it broke off in the middle. `None`: somebody
-    /// holds the session.
+    /// holds the session or its parent.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`] where the lease is no longer the session's.
     pub async fn abandon(&self, lease: &Lease, max_attempts: i64) -> Result<Option<Reaped>, StoreError> {
-        let Some(held) = self.try_lock(lease.session).await? else { return Ok(None) };
-        held.is_held_by(lease)?;
-        take_back(held, lease.worker, max_attempts, Attempt::Spent).await.map(Some)
+        let taken = async {
+            let held = self.lock_short_wait(lease.session).await?;
+            held.is_held_by(lease)?;
+            take_back(held, lease.worker, max_attempts, Attempt::Spent).await.map(Some)
+        };
+        match taken.await {
+            Err(StoreError::SessionNotFound) => Err(StoreError::LeaseLost),
+            Err(error) if error.is_locked() => Ok(None),
+            taken => taken,
+        }
     }
 
     /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent. A turn that somebody

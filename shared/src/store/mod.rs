@@ -130,6 +130,12 @@ impl StoreError {
         matches!(self, Self::Database(error) if is_outage(error))
     }
 
+    /// Whether somebody else holds a row for longer than the transaction waits.
+    pub(crate) fn is_locked(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else { return false };
+        error.code().is_some_and(|code| code == "55P03")
+    }
+
     fn inconsistent(table: &'static str, column: &'static str, id: impl std::fmt::Display) -> Self {
         let id = id.to_string();
         Self::Inconsistent { table, column, id }

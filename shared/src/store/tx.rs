@@ -1,6 +1,6 @@
 //! The locked session: where each of the three transactions starts.
 
-use super::db::{Db, Row, Tx, values};
+use super::db::{Db, Tx, values};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
 
@@ -44,12 +44,11 @@ impl SessionTx {
         Ok(Self { tx, row })
     }
 
-    /// The same, or `None` where somebody else holds the session or it is gone.
-    pub(super) async fn try_lock(db: &Db, session: SessionId) -> Result<Option<Self>, StoreError> {
-        let mut tx = db.begin().await?;
-        let Some(row) = tx.try_lock_session(session.0).await? else { return Ok(None) };
-        let row = locked(&tx, &row, session)?;
-        Ok(Some(Self { tx, row }))
+    /// The same with a short lock timeout, which holds for the rest of the transaction too.
+    pub(super) async fn lock_short_wait(db: &Db, session: SessionId) -> Result<Self, StoreError> {
+        let mut tx = db.begin_short_wait().await?;
+        let row = lock(&mut tx, session).await?;
+        Ok(Self { tx, row })
     }
 
     /// The same for a run: where the lease is no longer the session's, nothing can be written.
@@ -88,24 +87,6 @@ impl SessionTx {
 /// Locks a session in a transaction that has begun.
 pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, StoreError> {
     let row = tx.lock_session(session.0).await?.ok_or(StoreError::SessionNotFound)?;
-    locked(tx, &row, session)
-}
-
-/// The worker that has a held session and lives. A worker lives until it is declared dead, whatever the clock says; one
-/// whose row is gone is dead.
-pub(super) async fn live_worker(tx: &mut Tx, row: &Locked) -> Result<Option<WorkerId>, StoreError> {
-    let Some(worker) = row.lease_worker else { return Ok(None) };
-    Ok(lives(tx, worker).await?.then_some(worker))
-}
-
-/// Whether a worker is known and was not declared dead.
-pub(super) async fn lives(tx: &mut Tx, worker: WorkerId) -> Result<bool, StoreError> {
-    // A statement of its own: within the one that waited for the session's lock it could see the workers of before.
-    let sql = "SELECT id FROM workers WHERE id = $1 AND dead_ms IS NULL";
-    Ok(tx.first(sql, values![worker.0]).await?.is_some())
-}
-
-fn locked(tx: &Tx, row: &Row, session: SessionId) -> Result<Locked, StoreError> {
     let engine: String = row.get("engine")?;
     Ok(Locked {
         id: SessionId(row.get("id")?),
@@ -126,13 +107,27 @@ fn locked(tx: &Tx, row: &Row, session: SessionId) -> Result<Locked, StoreError> 
     })
 }
 
+/// The worker that has a held session and lives. A worker lives until it is declared dead, whatever the clock says; one
+/// whose row is gone is dead.
+pub(super) async fn live_worker(tx: &mut Tx, row: &Locked) -> Result<Option<WorkerId>, StoreError> {
+    let Some(worker) = row.lease_worker else { return Ok(None) };
+    Ok(lives(tx, worker).await?.then_some(worker))
+}
+
+/// Whether a worker is known and was not declared dead.
+pub(super) async fn lives(tx: &mut Tx, worker: WorkerId) -> Result<bool, StoreError> {
+    // A statement of its own: within the one that waited for the session's lock it could see the workers of before.
+    let sql = "SELECT id FROM workers WHERE id = $1 AND dead_ms IS NULL";
+    Ok(tx.first(sql, values![worker.0]).await?.is_some())
+}
+
 impl Store {
     pub(super) async fn lock(&self, session: SessionId) -> Result<SessionTx, StoreError> {
         SessionTx::lock(&self.db, session).await
     }
 
-    pub(super) async fn try_lock(&self, session: SessionId) -> Result<Option<SessionTx>, StoreError> {
-        SessionTx::try_lock(&self.db, session).await
+    pub(super) async fn lock_short_wait(&self, session: SessionId) -> Result<SessionTx, StoreError> {
+        SessionTx::lock_short_wait(&self.db, session).await
     }
 
     pub(super) async fn lock_leased(&self, lease: &Lease) -> Result<SessionTx, StoreError> {

@@ -122,8 +122,13 @@ impl Store {
     /// not renewed since that was read. `false`: it was renewed, somebody else has declared it dead, or its row is locked;
     /// who wants to know looks again.
     pub async fn declare_dead(&self, worker: WorkerId, beats: Option<i64>) -> Result<bool, StoreError> {
-        let mut tx = self.db.begin().await?;
-        let Some(row) = tx.try_lock_worker(worker.0).await? else { return Ok(false) };
+        let mut tx = self.db.begin_short_wait().await?;
+        let row = match tx.lock_worker(worker.0).await {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(false),
+            Err(error) if error.is_locked() => return Ok(false),
+            Err(error) => return Err(error),
+        };
         let now: i64 = row.get("beats")?;
         if beats.is_some_and(|beats| beats != now) {
             return Ok(false);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use roundhouse_shared::domain::{JobKind, SessionId, SessionStatus, WorkerId};
-use roundhouse_shared::store::{Beat, Sighting, Store, StoreError};
+use roundhouse_shared::store::{Beat, Outcome, Sighting, Store, StoreError};
 use tokio::time::timeout;
 
 use crate::support::*;
@@ -16,9 +16,11 @@ on_both_databases![
     of_two_that_declare_a_worker_dead_one_does,
     a_worker_dies_by_being_declared_dead_and_not_by_the_clock,
     a_step_of_the_clock_changes_what_is_due_and_not_who_has_a_session,
+    a_turn_over_a_step_back_has_taken_no_negative_time,
     a_locked_session_stops_no_renewal,
     a_locked_session_is_reaped_in_the_next_round,
     a_locked_session_is_not_abandoned_yet,
+    a_session_whose_parent_is_locked_is_taken_in_the_next_round,
     a_locked_worker_is_not_declared_dead_yet,
     a_bad_row_keeps_no_other_from_being_reaped,
     sessions_of_a_worker_whose_row_is_gone_can_be_reaped,
@@ -159,6 +161,20 @@ async fn a_step_of_the_clock_changes_what_is_due_and_not_who_has_a_session(db: &
     }
 }
 
+async fn a_turn_over_a_step_back_has_taken_no_negative_time(db: &Database) {
+    let (_, _, lease, mail) = running(&db.store).await;
+    let (_, cancelled, other, _) = running(&db.store).await;
+    db.clock.step(-LONG_MS);
+    let finished = db.store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    db.store.cancel_job(cancelled).await.unwrap();
+    let taken_back = db.store.abandon(&other, 3).await.unwrap().unwrap();
+    for ended in finished.ended.iter().chain(&taken_back.ended) {
+        let Outcome::Answered(result) = &ended.outcome else { panic!("{ended:?}") };
+        assert_eq!(result.duration_ms, 0);
+    }
+    assert_eq!((finished.ended.len(), taken_back.ended.len()), (1, 1));
+}
+
 async fn a_locked_session_stops_no_renewal(db: &Database) {
     let worker = registered(&db.store).await;
     let session = session_of(&db.store, worker).await;
@@ -195,6 +211,23 @@ async fn a_locked_session_is_not_abandoned_yet(db: &Database) {
         lock.release().await;
     }
     assert!(db.store.abandon(&lease, 3).await.unwrap().is_some());
+}
+
+/// The end of its last attempt wakes the parent.
+async fn a_session_whose_parent_is_locked_is_taken_in_the_next_round(db: &Database) {
+    let store = &db.store;
+    let (_, _, lease, mail) = running(store).await;
+    let dead = start_child(store, &lease, mail.turn, "c1").await.session;
+    begin_and_die(store, dead).await;
+    let broken = start_child(store, &lease, mail.turn, "c2").await.session;
+    let (broken, _) = begin(store, broken).await;
+    if let Some(lock) = db.lock_rows("SELECT id FROM sessions ORDER BY id LIMIT 1 FOR UPDATE").await {
+        assert_eq!(at_once(store.reap(dead, 1)).await, None);
+        assert_eq!(at_once(store.abandon(&broken, 1)).await, None);
+        lock.release().await;
+    }
+    assert_eq!(store.reap(dead, 1).await.unwrap().unwrap().ended.len(), 1);
+    assert_eq!(store.abandon(&broken, 1).await.unwrap().unwrap().ended.len(), 1);
 }
 
 async fn a_locked_worker_is_not_declared_dead_yet(db: &Database) {
