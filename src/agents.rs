@@ -124,6 +124,7 @@ fn openai_settings(
         max_iterations: agent.max_iterations.unwrap_or(defaults.max_iterations),
         max_cost_nanos: agent.max_cost.map(nanos),
         context_window: agent.context_window.map(u64::from),
+        compat: agent.compat.unwrap_or_default(),
         max_tries: agent.max_tries.unwrap_or(defaults.max_tries),
         ..defaults
     })

@@ -76,7 +76,7 @@ impl From<Session> for SessionView {
             message_count: session.message_count,
             compact_size: session.compact_size,
             history_version: session.history_version,
-            usage: session.usage.into(),
+            usage: TokenUsage::total(session.usage),
             active_turn_id: session.active_turn,
             last_message_id: session.last_message,
             created_at: rfc3339(session.created_ms),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use roundhouse_engines::mcp;
-use roundhouse_engines::openai::{Permissions, Prices as EnginePrices};
+use roundhouse_engines::openai::{Compat, Permissions, Prices as EnginePrices};
 use roundhouse_engines::tools::Builtins;
 use roundhouse_shared::domain::EngineKind;
 use roundhouse_shared::secret::Secret;
@@ -27,6 +27,7 @@ pub(super) const fn keys_of(engine: EngineKind) -> (&'static [&'static str], &'s
                 "model",
                 "instructions",
                 "context_window",
+                "compat",
                 "tools",
                 "mcp",
                 "permissions",
@@ -90,6 +91,9 @@ pub(crate) struct AgentSettings {
     /// How many tokens the model's context holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_window: Option<u32>,
+    /// What of a conversation the provider takes only if it is written otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) compat: Option<Compat>,
     /// The tools that the agent may use: of Roundhouse's own, none unless they are named; of the program's, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<Vec<String>>,
@@ -211,6 +215,9 @@ pub(super) fn expected(key: &str) -> Option<&'static str> {
         "model" => "the name of a model, as the server knows it",
         "instructions" => "a text",
         "context_window" => "a number of tokens, like 128000",
+        "compat" => {
+            "a table like { roles = \"alternate\", system = \"first\", reasoning = \"calls\", call_ids = \"short\" }"
+        }
         "tools" => "a list of tools, like [\"shell\", \"read_file\", \"ask_user\"]",
         "mcp" => {
             "a table like { files = { command = [\"npx\", \"some-server\"] }, web = { url = \"http://127.0.0.1:3001/mcp\" } }"

@@ -49,6 +49,7 @@ mod patience;
 mod permissions;
 mod private;
 mod provider;
+mod provider_edges;
 mod quirks;
 mod race;
 mod resume;

@@ -10,7 +10,7 @@ const DONE: &str = "data: [DONE]\n\n";
 
 /// What is not known.
 fn nothing() -> Value {
-    json!({"input": 0, "output": 0, "cache": 0, "cost": null})
+    json!({"input": null, "output": null, "cache": null, "cost": null})
 }
 
 /// A server with a quirk, and what comes of it.

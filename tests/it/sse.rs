@@ -16,7 +16,7 @@ message.delta: at attempt sessionId text turnId
 message.completed: at attempt message messageId sessionId turnId
 turn.completed: at attempt iterations sessionId turnId usage
 done: agent cancelled content contextSource correlationId durationMs engine injected iterations jobId messageId model \
-sessionId tokenUsage turnId
+sessionId tokenUsage truncated turnId
 ";
 
 on!(the_events_of_a_chat_come_in_order: Embedded, EmbeddedPostgres, EmbeddedRedis, Distributed);

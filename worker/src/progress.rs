@@ -6,7 +6,7 @@ use roundhouse_engines::contract::{
     AssistantMessage, EngineError, EngineEvent, EngineSession, Injected, Intake, TurnDone,
     Usage as EngineUsage,
 };
-use roundhouse_shared::domain::{ContextSource, EventKind, JobId, JobKind, MessageId, Scope, Usage};
+use roundhouse_shared::domain::{ContextSource, EventKind, JobId, JobKind, MessageId, Role, Scope, Usage};
 use roundhouse_shared::store::{
     MOST_MERGED, Mail, Meanwhile, StoreError, Together, TurnEnd, TurnOutcome, WrittenMessage,
 };
@@ -154,6 +154,7 @@ impl<'a> Progress<'a> {
             EngineEvent::Compacted { summary, replaced, usage } => {
                 self.compacted(&summary, replaced, usage).await?;
             }
+            EngineEvent::Refused { at, opaque } => self.refused(at, &opaque).await?,
             EngineEvent::Spent(usage) => self.spent(usage).await?,
             EngineEvent::Asked { id, asked } => return Ok(Taken::Asked(id, asked)),
             EngineEvent::Used(usage) => self.used = Some(usage),
@@ -190,8 +191,8 @@ impl<'a> Progress<'a> {
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
         let stored = persist(run, || store.append(&run.lease, turn, &written)).await?;
         for message in stored {
-            if let Some(usage) = message.usage {
-                self.counted.add(usage);
+            if message.role == Role::Assistant {
+                self.counted.add(message.usage.unwrap_or_default());
             }
             self.places.push(message.seq);
             if message.tool_calls.is_some() {
@@ -282,6 +283,15 @@ impl<'a> Progress<'a> {
         Ok(())
     }
 
+    /// The provider refuses to read a message of the context: the next turn goes without it.
+    async fn refused(&self, at: usize, opaque: &serde_json::Value) -> Result<(), StoreError> {
+        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+        if let Some(&place) = self.places.get(at) {
+            persist(run, || store.record_opaque(&run.lease, turn, place, opaque)).await?;
+        }
+        Ok(())
+    }
+
     /// A model call was for nothing. It is counted at once: the turn may fail, or go on elsewhere.
     async fn spent(&mut self, usage: EngineUsage) -> Result<(), StoreError> {
         let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
@@ -291,12 +301,12 @@ impl<'a> Progress<'a> {
         Ok(())
     }
 
-    /// The turn's end, with what is not stored yet. Text that was cut off by a cancel is kept.
+    /// The turn's end, with what is not stored yet. Text that was cut off by a cancel or a failure is kept.
     pub(crate) fn end(&mut self, outcome: TurnOutcome) -> TurnEnd {
-        if matches!(outcome, TurnOutcome::Cancelled) && !self.partial.is_empty() {
+        if !matches!(outcome, TurnOutcome::Answered) && !self.partial.trim().is_empty() {
             let content = std::mem::take(&mut self.partial);
-            let model = self.model.clone();
-            self.messages.push(WrittenMessage { content, model, ..WrittenMessage::default() });
+            let (model, failed) = (self.model.clone(), matches!(outcome, TurnOutcome::Failed(_)));
+            self.messages.push(WrittenMessage { content, model, failed, ..WrittenMessage::default() });
         }
         let messages = std::mem::take(&mut self.messages);
         let answered = self.done.as_ref().map_or(&[][..], |done| &done.answered);

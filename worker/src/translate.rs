@@ -4,10 +4,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use roundhouse_engines::contract::{
     AssistantMessage, Attachment, ContextMessage, Earlier, EngineError, InputMessage, ToolCall,
-    Usage as EngineUsage,
+    Truncated as EngineTruncated, Usage as EngineUsage,
 };
 use roundhouse_shared::code::Code;
-use roundhouse_shared::domain::{Anchor, Role, Usage};
+use roundhouse_shared::domain::{Anchor, Role, Truncated, Usage};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{Claimed, ContextEntry, SoFar, Unsent, WrittenMessage};
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,11 @@ struct StoredFile {
 }
 
 pub(crate) fn context(entry: ContextEntry) -> ContextMessage {
-    let text = entry.content;
+    let (text, opaque) = (entry.content, entry.opaque);
     match entry.role {
-        Role::User => ContextMessage::User { text, attachments: files(entry.attachments) },
-        Role::Assistant => ContextMessage::Assistant { text, tool_calls: calls(entry.tool_calls) },
-        Role::Tool => ContextMessage::Tool { call: entry.tool_call_id.unwrap_or_default(), text },
+        Role::User => ContextMessage::User { text, attachments: files(entry.attachments), opaque },
+        Role::Assistant => ContextMessage::Assistant { text, tool_calls: calls(entry.tool_calls), opaque },
+        Role::Tool => ContextMessage::Tool { call: entry.tool_call_id.unwrap_or_default(), text, opaque },
         Role::System => ContextMessage::System(text),
     }
 }
@@ -150,7 +150,16 @@ pub(crate) fn written(message: AssistantMessage, native: Option<&str>) -> Writte
         usage: usage(message.usage),
         thinking_tokens: count(message.usage.thinking_tokens),
         anchor: anchored(message.anchor, native),
+        truncated: message.truncated.map(truncated),
+        opaque: message.opaque,
         ..WrittenMessage::default()
+    }
+}
+
+const fn truncated(why: EngineTruncated) -> Truncated {
+    match why {
+        EngineTruncated::Length => Truncated::Length,
+        EngineTruncated::ContentFilter => Truncated::ContentFilter,
     }
 }
 

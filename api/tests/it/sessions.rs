@@ -159,6 +159,7 @@ async fn messages_are_paged_both_ways() {
             "createdAt",
             "engineMetadata",
             "externalId",
+            "failed",
             "id",
             "inputTokens",
             "jobId",
@@ -171,6 +172,7 @@ async fn messages_are_paged_both_ways() {
             "thinkingTokens",
             "toolCallId",
             "toolCalls",
+            "truncated",
             "turnId"
         ]
     );

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::protocol::{Block, text};
 use super::usage::tokens;
-use crate::contract::{AssistantMessage, EngineEvent, ToolCall, Usage};
+use crate::contract::{AssistantMessage, EngineEvent, ToolCall, Truncated, Usage};
 
 /// A message that is being written. The stream tells its usage and its end, the blocks its content.
 #[derive(Debug, Default)]
@@ -19,6 +19,7 @@ pub(super) struct Writing {
 
 /// What a piece of the stream means.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a piece is taken apart where it is made")]
 pub(super) enum Piece {
     Delta(EngineEvent),
     /// The message is complete.
@@ -66,6 +67,11 @@ impl Writing {
             }
             "message_delta" => {
                 self.usage = tokens(&event["usage"], self.usage);
+                self.message.truncated = match text(&event["delta"]["stop_reason"]) {
+                    "max_tokens" | "model_context_window_exceeded" => Some(Truncated::Length),
+                    "refusal" => Some(Truncated::ContentFilter),
+                    _ => None,
+                };
                 Piece::Nothing
             }
             "message_stop" => Piece::End,

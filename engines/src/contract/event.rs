@@ -122,6 +122,14 @@ pub enum EngineEvent {
         /// What the summary cost.
         usage: Usage,
     },
+    /// The provider refuses to read a message of the context, and the turn is about to fail for it. The record is to be
+    /// stored with that message and given back as its `opaque`, so that the next turn goes without what was refused.
+    Refused {
+        /// The message, counted from the first of the turn's context as for [`EngineEvent::Compacted`].
+        at: usize,
+        /// The record.
+        opaque: serde_json::Value,
+    },
     /// A model call that brought nothing to keep has used this: its answer broke off, or was of no use. It is no iteration.
     Spent(Usage),
     /// What this attempt of the turn has used so far, all in all, like [`TurnDone::usage`]: more than its messages tell, for
@@ -159,6 +167,19 @@ pub struct AssistantMessage {
     pub usage: Usage,
     /// The engine's own id of this point of its native session.
     pub anchor: Option<String>,
+    /// Why the provider cut the message short, if it did.
+    pub truncated: Option<Truncated>,
+    /// What the provider has to get back with this message when it is replayed. Only the engine reads it.
+    pub opaque: Option<serde_json::Value>,
+}
+
+/// Why a provider cut a message short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truncated {
+    /// It has reached the longest length that the request or the model allows.
+    Length,
+    /// A filter of the provider has withheld the rest.
+    ContentFilter,
 }
 
 /// How a turn ended.
@@ -174,7 +195,7 @@ pub struct TurnDone {
     pub answered: Vec<String>,
 }
 
-/// Tokens and cost, as the provider reported them.
+/// Tokens and cost, as the provider reported them. All 0 without a cost: nothing was reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Input tokens that were not read from the provider's cache.

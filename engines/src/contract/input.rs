@@ -100,6 +100,8 @@ pub enum ContextMessage {
         text: String,
         /// Files that came with it.
         attachments: Vec<Attachment>,
+        /// What the engine has recorded of it ([`EngineEvent::Refused`](super::EngineEvent::Refused)).
+        opaque: Option<serde_json::Value>,
     },
     /// A model's message.
     Assistant {
@@ -108,6 +110,8 @@ pub enum ContextMessage {
         /// The tools it called. Each has its result in a later [`ContextMessage::Tool`]; those of the last message may
         /// have none, where the turn goes on after a crash: they have not begun, and the turn begins with them.
         tool_calls: Vec<ToolCall>,
+        /// What the engine has given with it ([`AssistantMessage::opaque`](super::AssistantMessage::opaque)).
+        opaque: Option<serde_json::Value>,
     },
     /// What a tool returned.
     Tool {
@@ -115,6 +119,8 @@ pub enum ContextMessage {
         call: String,
         /// The text.
         text: String,
+        /// What the engine has recorded of it ([`EngineEvent::Refused`](super::EngineEvent::Refused)).
+        opaque: Option<serde_json::Value>,
     },
     /// A note of ours for the model; also the summary that stands for what came before it.
     System(String),

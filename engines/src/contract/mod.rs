@@ -15,7 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::error::EngineError;
-pub use self::event::{Answer, Asked, AssistantMessage, EngineEvent, TurnDone, Usage};
+pub use self::event::{Answer, Asked, AssistantMessage, EngineEvent, Truncated, TurnDone, Usage};
 pub use self::input::{
     Attachment, ContextMessage, Earlier, Fork, Forked, InputMessage, Native, OpenSession, ToolCall, TurnInput,
 };

@@ -56,6 +56,10 @@ impl Part {
         }
     }
 
+    pub(super) const fn is_image(&self) -> bool {
+        matches!(self, Self::ImageUrl { .. })
+    }
+
     pub(super) fn tokens(&self) -> Tokens {
         match self {
             Self::Text { text } => Tokens::of(text),

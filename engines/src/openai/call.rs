@@ -10,14 +10,18 @@ use reqwest::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
-use super::answer::{Answer, error_event};
+use super::answer::Answer;
 use super::conversation::Entry;
 use super::failure::Failure;
+use super::needs::Needs;
 use super::protocol::Request;
 use super::provider::Provider;
-use super::retry;
+use super::refusals::{self, RefusedEntries};
+use super::sent::Sent;
 use super::stream::{Item, Reading};
-use crate::contract::{EngineError, EngineEvent, Usage};
+use super::verdict::error_event;
+use super::{replay, retry};
+use crate::contract::{EngineError, EngineEvent, Truncated, Usage};
 
 /// A model call that is under way. Dropping it closes its connection.
 pub(super) struct Call {
@@ -35,6 +39,8 @@ pub(super) struct Call {
     ready: VecDeque<EngineEvent>,
     /// Something of the answer was passed on: from then on no try can be taken back.
     has_begun: bool,
+    /// An answer was empty: the next one that is ends the call.
+    was_empty: bool,
 }
 
 /// What a model is asked.
@@ -55,12 +61,23 @@ enum State {
 pub(super) enum Step {
     /// Something to tell; the call goes on.
     Event(EngineEvent),
-    /// The call is over; the body may have an end that is still to come.
-    Answered(Answer, Option<Box<Reading>>),
+    /// The call is over.
+    Answered(Answered),
     /// The call is over.
     Failed(EngineError),
+    /// The call is over, since the provider refuses to read a part of the conversation; nothing of an answer came.
+    Refused(RefusedEntries),
     /// The call is over, since the context was too long; nothing of an answer came.
     Overflowed(EngineError),
+}
+
+/// An answer that is complete.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    /// Why the provider has cut it short, if it has.
+    pub(super) truncated: Option<Truncated>,
+    /// The body, whose end may still be to come.
+    pub(super) rest: Option<Box<Reading>>,
 }
 
 impl Call {
@@ -76,6 +93,7 @@ impl Call {
             spent: None,
             ready: VecDeque::new(),
             has_begun: false,
+            was_empty: false,
         }
     }
 
@@ -99,17 +117,25 @@ impl Call {
                     }
                     Err(failure) => failure,
                 },
-                State::Reading(_) if self.answer.is_done() => return self.answered(),
                 State::Reading(reading) => {
-                    match read(reading, &mut self.answer, &mut self.ready, &self.provider).await {
+                    let next = if self.answer.is_done() {
+                        Ok(Progress::End)
+                    } else {
+                        read(reading, &mut self.answer, &mut self.ready, &self.provider).await
+                    };
+                    match next {
                         Ok(Progress::More) => continue,
-                        Ok(Progress::End) if self.answer.is_complete() => return self.answered(),
-                        Ok(Progress::End) => Failure::truncated(),
+                        Ok(Progress::End) => match self.answer.decide(&self.provider) {
+                            Ok(truncated) => return self.answered(truncated),
+                            Err(failure) => failure,
+                        },
                         Err(failure) => failure,
                     }
                 }
             };
-            return self.failed(failure);
+            if let Some(step) = self.failed(failure) {
+                return step;
+            }
         }
     }
 
@@ -125,12 +151,12 @@ impl Call {
             let limit = self.provider.settings.first_byte_timeout;
             let response = timeout(limit, self.provider.completion(body).send())
                 .await
-                .map_err(|_| Failure::no_progress(limit))?
+                .map_err(|_| Failure::no_progress(limit, false))?
                 .map_err(|error| Failure::connection("the provider cannot be reached", error))?;
             let status = response.status();
             if status.is_success() {
                 if is_page(&response) {
-                    return Err(Failure::last("the answer is a web page: is base_url right?"));
+                    return Err(Failure::page());
                 }
                 if is_named {
                     self.provider.remember_refused_usage();
@@ -138,7 +164,11 @@ impl Call {
                 return Ok(Box::new(Reading::new(response, self.provider.settings.idle_timeout)));
             }
             let failure = Failure::rejected(response, &self.provider).await;
-            if !self.asks_usage || failure.overflows || !matches!(status.as_u16(), 400 | 422) {
+            if !failure.names_usage && self.is_rewritten_after(&failure) {
+                continue;
+            }
+            let is_about_else = failure.overflows || self.refused(&failure).is_some();
+            if !self.asks_usage || is_about_else || !matches!(status.as_u16(), 400 | 422) {
                 return Err(failure);
             }
             is_named = failure.names_usage;
@@ -151,10 +181,10 @@ impl Call {
         if let Some(body) = &self.body {
             return Ok(body.clone());
         }
+        let needs = self.needs();
         let request = Request {
             model: &self.prompt.model,
-            instructions: &self.prompt.instructions,
-            entries: &self.prompt.entries,
+            messages: &self.prompt.messages(&needs),
             tools: self.prompt.tools.as_deref(),
             asks_usage: self.asks_usage,
             extra: &self.provider.settings.extra_body,
@@ -169,14 +199,53 @@ impl Call {
         self.spent.take()
     }
 
-    fn failed(&mut self, failure: Failure) -> Step {
+    fn needs(&self) -> Needs {
+        self.provider.learned.needs(self.provider.settings.compat, &self.prompt.model)
+    }
+
+    /// Whether a failure has shown how the conversation has to be written otherwise. It is, with the next request.
+    fn is_rewritten_after(&mut self, failure: &Failure) -> bool {
+        let needs = self.needs();
+        let sent = self.prompt.messages(&needs);
+        let names = replay::opaque_names(&sent);
+        let compat = self.provider.settings.compat;
+        let is_rewritten = self.provider.learned.learn(compat, &self.prompt.model, failure, &names);
+        if is_rewritten {
+            self.body = None;
+        }
+        is_rewritten
+    }
+
+    fn refused(&self, failure: &Failure) -> Option<RefusedEntries> {
+        refusals::find(failure, &self.prompt.entries, &self.prompt.messages(&self.needs()))
+    }
+
+    /// What a failure comes to; `None`: the call goes on at once.
+    fn failed(&mut self, failure: Failure) -> Option<Step> {
         self.spent = std::mem::take(&mut self.answer).usage(&self.provider);
-        if failure.overflows && !self.has_begun {
-            return Step::Overflowed(failure.error);
+        if failure.overflows {
+            let failure = if self.has_begun { failure.saying(too_long) } else { failure };
+            let step = if self.has_begun { Step::Failed } else { Step::Overflowed };
+            return Some(step(failure.error));
+        }
+        if !self.has_begun {
+            if self.is_rewritten_after(&failure) {
+                self.state = State::Asking;
+                return None;
+            }
+            if let Some(refused) = self.refused(&failure) {
+                return Some(Step::Refused(refused));
+            }
         }
         let settings = &self.provider.settings;
-        if self.has_begun || !failure.may_retry || self.tries >= settings.max_tries {
-            return Step::Failed(failure.error);
+        // Of an empty answer nothing but thinking was told, which another one does not contradict.
+        let may_retry = if failure.is_empty {
+            !std::mem::replace(&mut self.was_empty, true)
+        } else {
+            failure.may_retry && !self.has_begun
+        };
+        if !may_retry || self.tries >= settings.max_tries {
+            return Some(Step::Failed(failure.error));
         }
         let max = settings.max_retry_delay;
         let delay = match failure.retry_after() {
@@ -185,16 +254,26 @@ impl Call {
         };
         tracing::warn!(attempt = self.tries, ?delay, error = %failure.error, "the model call is tried again");
         self.state = State::Waiting(delay);
-        Step::Event(EngineEvent::Retry { attempt: self.tries, delay, status: failure.status() })
+        Some(Step::Event(EngineEvent::Retry { attempt: self.tries, delay, status: failure.status() }))
     }
 
-    fn answered(&mut self) -> Step {
+    fn answered(&mut self, truncated: Option<Truncated>) -> Step {
         let rest = match std::mem::replace(&mut self.state, State::Asking) {
             State::Reading(reading) => Some(reading),
             State::Waiting(_) | State::Asking => None,
         };
-        Step::Answered(std::mem::take(&mut self.answer), rest)
+        Step::Answered(Answered { answer: std::mem::take(&mut self.answer), truncated, rest })
     }
+}
+
+impl Prompt {
+    fn messages<'a>(&'a self, needs: &'a Needs) -> Vec<Sent<'a>> {
+        replay::messages(&self.instructions, &self.entries, needs)
+    }
+}
+
+fn too_long(detail: &str) -> String {
+    format!("the conversation is too long for the model: {detail}")
 }
 
 fn is_page(response: &Response) -> bool {
@@ -216,16 +295,20 @@ async fn read(
     match reading.next(answer.is_complete()).await? {
         Item::Event => answer.take(reading.data(), ready, provider)?,
         Item::ErrorEvent => return Err(error_event(reading.data(), provider)),
+        Item::Line => answer.take_line(reading.data(), ready, provider)?,
         Item::Json => answer.take_body(reading.data(), ready, provider)?,
         Item::Rest => {
             // Half an event is no news beside the end of the stream, which tells whether the answer was cut off.
             if let Err(failure) = answer.take(reading.data(), ready, provider)
-                && failure.status().is_some()
+                && failure.is_reported
             {
                 return Err(failure);
             }
         }
         Item::End => return Ok(Progress::End),
+    }
+    if answer.take_progress() {
+        reading.progressed();
     }
     Ok(Progress::More)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::Prompt;
+use super::call::{Answered, Prompt};
 use super::conversation::{Conversation, Tokens};
 use super::turn::{CallError, Turn, does_not_fit};
 use crate::contract::{ContextMessage, EngineError, EngineEvent};
@@ -73,20 +73,23 @@ impl Turn {
         let question = ContextMessage::User {
             text: format!("<conversation>\n{transcript}\n</conversation>\n\nSummarise this conversation."),
             attachments: Vec::new(),
+            opaque: None,
         };
+        let maker = self.provider.maker(&self.place.model);
         let prompt = Prompt {
             model: Arc::clone(&self.place.model),
             instructions: INSTRUCTIONS.into(),
-            entries: Conversation::new(vec![question]).entries(),
+            entries: Conversation::new(vec![question], &maker).entries(),
             tools: None,
         };
-        let (answer, rest) = self.call(prompt, false).await.map_err(|error| match error {
-            CallError::Overflow(error) | CallError::Other(error) => error,
-        })?;
+        let Answered { answer, truncated, rest } =
+            self.call(prompt, false).await.map_err(|error| match error {
+                CallError::Overflow(error) | CallError::Other(error) => error,
+            })?;
         if let Some(rest) = rest {
             rest.finish().await;
         }
-        let answer = answer.into_message(&self.provider, self.conversation.ids());
+        let answer = answer.into_message(truncated, &maker, &self.provider, self.conversation.ids());
         if answer.content.trim().is_empty() {
             self.spend(answer.usage).await;
             return Err(EngineError::Provider {

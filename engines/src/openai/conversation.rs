@@ -6,6 +6,8 @@ use std::ops::Add;
 use std::sync::Arc;
 
 use super::message::Message;
+use super::opaque::{Maker, Record};
+use super::{cuts, refusals};
 use crate::contract::{AssistantMessage, ContextMessage, InputMessage, ToolCall, Usage};
 use crate::tools::bounded;
 
@@ -50,11 +52,13 @@ pub(super) struct Entry {
     tokens: Tokens,
     /// How many messages of the contract's context it stands for.
     stands_for: usize,
+    /// How many of those come before its own.
+    before: usize,
 }
 
 impl Entry {
     fn new(message: Message, stands_for: usize) -> Self {
-        Self { tokens: message.tokens(), message, stands_for }
+        Self { tokens: message.tokens(), message, stands_for, before: 0 }
     }
 }
 
@@ -79,19 +83,22 @@ pub(super) struct Conversation {
 impl Conversation {
     /// What the worker replays. Servers refuse calls without results and results without calls, and such can come of
     /// single messages that were deleted: the ones get a result, the others are left out.
-    pub(super) fn new(context: Vec<ContextMessage>) -> Self {
+    pub(super) fn new(context: Vec<ContextMessage>, maker: &Maker) -> Self {
         let mut conversation = Self::default();
         let mut context = VecDeque::from(context);
         while let Some(message) = context.pop_front() {
             match message {
                 ContextMessage::System(content) => conversation.push(Message::System { content }, 1),
-                ContextMessage::User { text, attachments } => {
+                ContextMessage::User { text, attachments, opaque } => {
                     conversation.exchange = conversation.entries.len();
-                    conversation.push(Message::user(text, &attachments), 1);
+                    let refused = Record::read(opaque, maker).and_then(|record| record.refused);
+                    conversation.push(refusals::without(text, attachments, refused), 1);
                 }
-                ContextMessage::Assistant { text, tool_calls } => {
-                    conversation.push(Message::assistant(text, &tool_calls), 1);
-                    conversation.results(&tool_calls, &mut context);
+                ContextMessage::Assistant { text, tool_calls, opaque } => {
+                    let record = Record::read(opaque, maker);
+                    let is_cut = record.as_ref().is_some_and(|record| record.is_cut);
+                    conversation.push(Message::assistant(text, &tool_calls, record), 1);
+                    conversation.results(&tool_calls, is_cut, &mut context, maker);
                 }
                 ContextMessage::Tool { .. } => conversation.leave_out(1),
             }
@@ -99,13 +106,20 @@ impl Conversation {
         conversation
     }
 
-    /// The results of calls, in the calls' order.
-    fn results(&mut self, calls: &[ToolCall], context: &mut VecDeque<ContextMessage>) {
+    /// The results of calls, in the calls' order; those of a message that was cut short never run.
+    fn results(
+        &mut self,
+        calls: &[ToolCall],
+        is_cut: bool,
+        context: &mut VecDeque<ContextMessage>,
+        maker: &Maker,
+    ) {
         let mut found = Vec::new();
-        while let Some(ContextMessage::Tool { call, text }) =
+        while let Some(ContextMessage::Tool { call, text, opaque }) =
             context.pop_front_if(|message| matches!(message, ContextMessage::Tool { .. }))
         {
-            found.push(Some((call, text)));
+            let is_refused = Record::read(opaque, maker).is_some_and(|record| record.refused.is_some());
+            found.push(Some((call, if is_refused { refusals::RESULT.to_owned() } else { text })));
         }
         for call in calls {
             self.ids.insert(call.id.clone());
@@ -113,6 +127,7 @@ impl Conversation {
                 found.iter_mut().find(|result| result.as_ref().is_some_and(|(id, _)| *id == call.id));
             let (text, stands_for) = match result.and_then(Option::take) {
                 Some((_, text)) => (text, 1),
+                None if context.is_empty() && is_cut => (cuts::NOT_RUN.to_owned(), 0),
                 None if context.is_empty() => {
                     self.open.push(call.clone());
                     continue;
@@ -125,8 +140,9 @@ impl Conversation {
     }
 
     fn push(&mut self, message: Message, stands_for: usize) {
-        let stands_for = stands_for + std::mem::take(&mut self.left_out);
-        Arc::make_mut(&mut self.entries).push(Entry::new(message, stands_for));
+        let before = std::mem::take(&mut self.left_out);
+        let entry = Entry { before, ..Entry::new(message, stands_for + before) };
+        Arc::make_mut(&mut self.entries).push(entry);
     }
 
     fn leave_out(&mut self, count: usize) {
@@ -138,6 +154,15 @@ impl Conversation {
 
     pub(super) fn entries(&self) -> Arc<Vec<Entry>> {
         Arc::clone(&self.entries)
+    }
+
+    /// Which message of the contract's context an entry is.
+    pub(super) fn place(&self, entry: usize) -> Option<usize> {
+        let earlier: usize = self.entries.get(..entry)?.iter().map(|entry| entry.stands_for).sum();
+        self.entries
+            .get(entry)
+            .filter(|entry| entry.stands_for > entry.before)
+            .map(|entry| earlier + entry.before)
     }
 
     /// The calls that the turn has to begin with.
@@ -157,8 +182,9 @@ impl Conversation {
     }
 
     /// Adds the model's message, and what the call has reported for all until now.
-    pub(super) fn add_answer(&mut self, answer: &AssistantMessage) {
-        self.push(Message::assistant(answer.content.clone(), &answer.tool_calls), 1);
+    pub(super) fn add_answer(&mut self, answer: &AssistantMessage, maker: &Maker) {
+        let record = Record::read(answer.opaque.clone(), maker);
+        self.push(Message::assistant(answer.content.clone(), &answer.tool_calls, record), 1);
         let Usage { input_tokens, cache_tokens, output_tokens, .. } = answer.usage;
         let reported = Tokens(input_tokens) + Tokens(cache_tokens) + Tokens(output_tokens);
         self.reported = (input_tokens + cache_tokens > 0).then_some((reported, self.entries.len()));

@@ -22,6 +22,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a try failed.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "any of these facts may stand beside any other")]
 pub(super) struct Failure {
     pub(super) error: EngineError,
     /// Whether another try may help, given that nothing of the answer was passed on.
@@ -30,12 +31,26 @@ pub(super) struct Failure {
     pub(super) overflows: bool,
     /// The server names what asks for usage, so it is likely what it refuses.
     pub(super) names_usage: bool,
+    /// The answer was empty: another try may help, but hardly a third.
+    pub(super) is_empty: bool,
+    /// The failure is the provider's word, and not our reading of what it sent.
+    pub(super) is_reported: bool,
+    /// All that the provider says against the request, in lower case, to find out what it objects to.
+    pub(super) objection: String,
 }
 
 impl Failure {
     /// Another try would not help.
     pub(super) fn lasting(error: EngineError) -> Self {
-        Self { error, may_retry: false, overflows: false, names_usage: false }
+        Self {
+            error,
+            may_retry: false,
+            overflows: false,
+            names_usage: false,
+            is_empty: false,
+            is_reported: false,
+            objection: String::new(),
+        }
     }
 
     /// Another try may help.
@@ -61,22 +76,57 @@ impl Failure {
         Self { may_retry: !error.is_builder(), ..Self::lasting(provider_error(None, detail)) }
     }
 
-    pub(super) fn no_progress(limit: Duration) -> Self {
-        Self::lasting(EngineError::NoProgress { after: limit, last: String::new() })
+    /// Nothing of the answer came for so long; perhaps other things did.
+    pub(super) fn no_progress(limit: Duration, was_heard: bool) -> Self {
+        let last = if was_heard { "only signs of life, and nothing of an answer" } else { "" };
+        Self::lasting(EngineError::NoProgress { after: limit, last: last.to_owned() })
+    }
+
+    /// The body is a web page.
+    pub(super) fn page() -> Self {
+        Self::last("the answer is a web page: is base_url right?")
     }
 
     /// The stream ended, and the answer had not.
-    pub(super) fn truncated() -> Self {
+    pub(super) fn truncated(unread: &[u8], provider: &Provider) -> Self {
         let detail = "the answer was cut off: the stream ended without [DONE] and without a finish_reason";
-        Self::passing(provider_error(None, detail))
+        let beside = if unread.is_empty() {
+            String::new()
+        } else {
+            format!("; what came beside it: {}", shown(unread, provider))
+        };
+        Self::passing(provider_error(None, format!("{detail}{beside}")))
     }
 
-    /// The server was done, and had not even begun an answer.
-    pub(super) fn empty() -> Self {
+    /// The server was done, and there was nothing in the answer.
+    pub(super) fn empty(how: &str) -> Self {
+        let error = provider_error(None, format!("the answer was empty: {how}"));
+        Self { is_empty: true, ..Self::passing(error) }
+    }
+
+    /// The answer ended for a reason that is not known to be good.
+    pub(super) fn bad_end(reason: &str, provider: &Provider) -> Self {
+        let reason = bounded(&provider.redacted(reason));
         Self::passing(provider_error(
             None,
-            "the answer was empty: the stream ended with [DONE] before any choice",
+            format!("the provider ended its answer with finish_reason {reason:?}"),
         ))
+    }
+
+    /// The answer was cut at its longest length, and had not come to its text.
+    pub(super) fn cut_before_text() -> Self {
+        Self::last("the answer was cut off by its length limit (max_tokens) before there was any text")
+    }
+
+    /// A filter of the provider left nothing of the answer.
+    pub(super) fn withheld() -> Self {
+        Self::last("the provider's content filter has withheld the answer")
+    }
+
+    /// The context has left no room for an answer.
+    pub(super) fn context_full(reason: &str) -> Self {
+        let error = provider_error(None, format!("the answer ended at once with finish_reason {reason:?}"));
+        Self { overflows: true, ..Self::lasting(error) }
     }
 
     /// An error that came in the body of an answer with status 200.
@@ -86,6 +136,8 @@ impl Failure {
         Self {
             may_retry: status.is_some_and(is_temporary),
             overflows: status != Some(429) && overflow::is_meant(error, words.as_deref()),
+            is_reported: true,
+            objection: objection(error.to_string().as_bytes()),
             ..Self::lasting(provider_error(
                 status,
                 bounded(&provider.redacted(&words.unwrap_or_else(|| error.to_string()))),
@@ -93,10 +145,9 @@ impl Failure {
         }
     }
 
-    /// An event that is neither an answer nor a known form of error.
+    /// What is neither an answer nor a known form of error.
     pub(super) fn unreadable(data: &[u8], provider: &Provider) -> Self {
-        let text = provider.redacted(&String::from_utf8_lossy(&data[..data.len().min(MAX_BODY_BYTES)]));
-        Self::last(bounded(&format!("an event of the answer cannot be read: {text}")))
+        Self::last(format!("the answer cannot be read: {}", shown(data, provider)))
     }
 
     /// An answer with a status other than 2xx; its body is read for what it says.
@@ -120,8 +171,19 @@ impl Failure {
             may_retry: is_temporary(status.as_u16()),
             overflows: status.as_u16() != 429 && overflow::is_meant(&error, message(&error).as_deref()),
             names_usage: names_usage(&body),
+            is_empty: false,
+            is_reported: true,
+            objection: objection(&body),
             error: EngineError::Provider { status: Some(status.as_u16()), retry_after, detail },
         }
+    }
+
+    /// The same failure with other words of the provider's.
+    pub(super) fn saying(mut self, say: impl FnOnce(&str) -> String) -> Self {
+        if let EngineError::Provider { detail, .. } = &mut self.error {
+            *detail = say(detail);
+        }
+        self
     }
 
     pub(super) fn status(&self) -> Option<u16> {
@@ -181,9 +243,40 @@ fn said(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> (Value, String)
     (error, said)
 }
 
+/// What an error says in words. Who passes on another's error has that one's words inside.
 fn message(error: &Value) -> Option<String> {
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    text(error).or_else(|| ["message", "msg", "detail"].iter().find_map(|key| text(error.get(key)?)))
+    const NAMES: [&str; 8] = [
+        "message",
+        "msg",
+        "detail",
+        "error_msg",
+        "error_message",
+        "status_msg",
+        "error_description",
+        "error",
+    ];
+    let text = |value: &Value| value.as_str().filter(|text| !text.trim().is_empty()).map(str::to_owned);
+    let own = text(error).or_else(|| NAMES.iter().find_map(|key| text(error.get(key)?)));
+    let own = own.or_else(|| error.get("error").filter(|inner| inner.is_object()).and_then(message));
+    let passed_on =
+        error.get("metadata").and_then(|metadata| metadata.get("raw")).and_then(text).map(|raw| {
+            let inner = serde_json::from_str::<Value>(&raw).ok();
+            let inner = inner.as_ref().map(|inner| inner.get("error").unwrap_or(inner));
+            inner.and_then(message).unwrap_or(raw)
+        });
+    match (own, passed_on) {
+        (Some(own), Some(passed_on)) => Some(format!("{own}: {passed_on}")),
+        (own, passed_on) => own.or(passed_on),
+    }
+}
+
+/// What a provider sent, as an error repeats it.
+fn shown(data: &[u8], provider: &Provider) -> String {
+    bounded(&provider.redacted(&String::from_utf8_lossy(&data[..data.len().min(MAX_BODY_BYTES)])))
+}
+
+fn objection(body: &[u8]) -> String {
+    String::from_utf8_lossy(body).to_lowercase()
 }
 
 /// Some put an HTTP status into the error that they send in a stream.

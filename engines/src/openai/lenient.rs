@@ -17,8 +17,8 @@ impl Text<'_> {
         self.0.is_empty()
     }
 
-    pub(super) fn is(&self, text: &str) -> bool {
-        self.0 == text
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The text as it may leave the engine.

@@ -1,12 +1,13 @@
-//! Messages of a request, and what of the contract becomes them.
+//! Messages of a conversation, and what of the contract becomes them.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::attachments::Part;
 use super::conversation::Tokens;
+use super::opaque::Record;
 use super::toolbox::wire_name;
 use crate::contract::{Attachment, ToolCall};
 use crate::tools::bounded::cut;
@@ -15,9 +16,8 @@ use crate::tools::bounded::cut;
 const SHOWN_TEXT_BYTES: usize = 16 * 1024;
 const SHOWN_RESULT_BYTES: usize = 4 * 1024;
 
-/// One message of the request.
-#[derive(Debug, Clone, Serialize)]
-#[serde(tag = "role", rename_all = "lowercase")]
+/// One message of the conversation. How it is sent is the replay's matter.
+#[derive(Debug, Clone)]
 pub(super) enum Message {
     System {
         content: String,
@@ -26,10 +26,10 @@ pub(super) enum Message {
         content: Content,
     },
     Assistant {
-        /// Null beside tool calls, as `OpenAI` itself writes it.
-        content: Option<String>,
-        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: String,
         tool_calls: Vec<Called>,
+        /// What its maker gets back with it.
+        record: Option<Arc<Record>>,
     },
     Tool {
         tool_call_id: String,
@@ -38,24 +38,17 @@ pub(super) enum Message {
 }
 
 /// A text alone stays a text: not every server takes parts.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 pub(super) enum Content {
     Text(String),
     Parts(Vec<Part>),
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub(super) struct Called {
-    id: String,
-    r#type: &'static str,
-    function: Function,
-}
-
-#[derive(Debug, Clone, Serialize)]
-struct Function {
-    name: String,
-    arguments: String,
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) arguments: String,
 }
 
 impl Message {
@@ -69,9 +62,17 @@ impl Message {
         }
     }
 
-    pub(super) fn assistant(text: String, tool_calls: &[ToolCall]) -> Self {
-        let content = (!text.is_empty() || tool_calls.is_empty()).then_some(text);
-        Self::Assistant { content, tool_calls: tool_calls.iter().map(Called::new).collect() }
+    pub(super) fn assistant(content: String, tool_calls: &[ToolCall], record: Option<Record>) -> Self {
+        let tool_calls = tool_calls.iter().map(Called::new).collect();
+        Self::Assistant { content, tool_calls, record: record.map(Arc::new) }
+    }
+
+    /// Whether it has an image.
+    pub(super) fn has_images(&self) -> bool {
+        match self {
+            Self::User { content: Content::Parts(parts) } => parts.iter().any(Part::is_image),
+            _ => false,
+        }
     }
 
     pub(super) fn tokens(&self) -> Tokens {
@@ -82,12 +83,11 @@ impl Message {
             Self::System { content } | Self::Tool { content, .. } => Tokens::of(content),
             Self::User { content: Content::Text(text) } => Tokens::of(text),
             Self::User { content: Content::Parts(parts) } => parts.iter().map(Part::tokens).sum(),
-            Self::Assistant { content, tool_calls } => {
-                let calls = tool_calls.iter().map(|call| {
-                    let Function { name, arguments } = &call.function;
-                    Tokens::of(name) + Tokens::of(arguments) + FRAME
-                });
-                Tokens::of(content.as_deref().unwrap_or_default()) + calls.sum()
+            Self::Assistant { content, tool_calls, .. } => {
+                let calls = tool_calls
+                    .iter()
+                    .map(|Called { name, arguments, .. }| Tokens::of(name) + Tokens::of(arguments) + FRAME);
+                Tokens::of(content) + calls.sum()
             }
         };
         content + FRAME
@@ -101,18 +101,27 @@ impl Message {
             Self::System { content } => format!("Note: {}", text(content)),
             Self::User { content } => format!("User: {}", text(&content.shown())),
             Self::Tool { content, .. } => format!("Result: {}", short(content)),
-            Self::Assistant { content, tool_calls } => {
-                let said = content.iter().map(|content| format!("Assistant: {}", text(content)));
-                let calls = tool_calls.iter().map(|call| {
-                    format!("Call of {}: {}", call.function.name, short(&call.function.arguments))
-                });
-                said.chain(calls).collect::<Vec<_>>().join("\n")
+            Self::Assistant { content, tool_calls, .. } => {
+                let is_said = !content.trim().is_empty() || tool_calls.is_empty();
+                let said = is_said.then(|| format!("Assistant: {}", text(content)));
+                let calls = tool_calls
+                    .iter()
+                    .map(|call| format!("Call of {}: {}", call.name, short(&call.arguments)));
+                said.into_iter().chain(calls).collect::<Vec<_>>().join("\n")
             }
         }
     }
 }
 
 impl Content {
+    /// What a person said, without files.
+    pub(super) fn said(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Parts(parts) => Cow::Borrowed(parts.first().map(Part::shown).unwrap_or_default()),
+        }
+    }
+
     /// What a text can show of it.
     pub(super) fn shown(&self) -> Cow<'_, str> {
         match self {
@@ -124,8 +133,7 @@ impl Content {
 
 impl Called {
     fn new(call: &ToolCall) -> Self {
-        let function = Function { name: wire_name(&call.name), arguments: arguments(&call.arguments) };
-        Self { id: call.id.clone(), r#type: "function", function }
+        Self { id: call.id.clone(), name: wire_name(&call.name), arguments: arguments(&call.arguments) }
     }
 }
 

@@ -4,9 +4,13 @@
 //! engine and shares its connections among all sessions.
 //!
 //! Servers differ, and most of what they do must work: fields that are missing, streams without `[DONE]`, errors
-//! with status 200. What is read is therefore permissive (`protocol`, `lenient`), and an answer is whole once the
-//! server has said so in one of the usual ways (`answer`, `calls`). A call is tried again only as long as nothing of
-//! its answer was passed on (`call`).
+//! with status 200. What is read is therefore permissive (`protocol`, `lenient`, `sse`, `calls`, `arguments`); what it
+//! meant, an answer, a part of one or a failure, is decided in one place (`verdict`). A call is tried again only as long
+//! as nothing of its answer was passed on (`call`).
+//!
+//! What is sent is made of the conversation in one place as well (`replay`): what only this provider understands goes
+//! back to it (`opaque`), what it cannot take is written otherwise (`needs`), what it refuses to read is left out from the
+//! next turn on (`refusals`).
 //!
 //! # A turn
 //!
@@ -26,21 +30,29 @@
 //! summary (`compaction`).
 
 mod answer;
+mod arguments;
 pub(crate) mod attachments;
 mod call;
+mod call_ids;
 mod calls;
 mod compaction;
 mod conversation;
+mod cuts;
 mod execution;
 mod failure;
 mod host;
 mod host_tools;
 pub(crate) mod lenient;
 mod message;
+mod needs;
+mod opaque;
 mod overflow;
 mod protocol;
 mod provider;
+mod refusals;
+mod replay;
 mod retry;
+mod sent;
 mod session;
 mod settings;
 mod spending;
@@ -49,12 +61,14 @@ mod stream;
 mod toolbox;
 mod turn;
 pub(crate) mod usage;
+mod verdict;
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::needs::{CallIds, Compat, ReasoningReplay, RoleOrder, SystemPlace};
 use self::provider::Provider;
 pub(crate) use self::provider::is_loopback;
 use self::session::Session;

@@ -11,11 +11,22 @@ const KINDS: [&str; 4] = [
 ];
 
 /// Of which a text has to have one of each.
-const SUBJECTS: [&str; 3] = ["context length", "context size", "context window"];
-const COMPLAINTS: [&str; 6] = ["exceed", "maximum", "too long", "longer than", "greater than", "too large"];
+const SUBJECTS: [&str; 7] = [
+    "context length",
+    "context size",
+    "context window",
+    "context limit",
+    "input length",
+    "prompt length",
+    "input token count",
+];
+const COMPLAINTS: [&str; 8] =
+    ["exceed", "maximum", "too long", "longer than", "greater than", "too large", "is full", "larger than"];
 
-/// What says it alone: `LiteLLM`, Anthropic, Bedrock, vLLM, Gemini, `OpenAI`.
-const PHRASES: [&str; 6] = [
+/// What says it alone: `LiteLLM`, Anthropic, Bedrock, vLLM, Gemini, `OpenAI`, Groq, `DashScope`.
+const PHRASES: [&str; 8] = [
+    "reduce the length of the messages",
+    "range of input length",
     "contextwindowexceeded",
     "prompt is too long",
     "input is too long",

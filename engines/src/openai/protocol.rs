@@ -2,15 +2,17 @@
 //!
 //! What is read is permissive: any field may be missing or null, and unknown ones are passed over.
 
+use std::fmt;
+
 use bytes::Bytes;
-use serde::ser::{Error as _, SerializeMap, SerializeSeq};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::{MapAccess, Visitor};
+use serde::ser::{Error as _, SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::conversation::Entry;
 use super::lenient::{Count, Text};
-use super::message::Message;
+use super::sent::Sent;
 use super::usage::ReportedUsage;
 use crate::contract::EngineError;
 
@@ -26,8 +28,7 @@ const TOOL_MEMBERS: [&str; 2] = ["tool_choice", "parallel_tool_calls"];
 /// A request's body.
 pub(super) struct Request<'a> {
     pub(super) model: &'a str,
-    pub(super) instructions: &'a str,
-    pub(super) entries: &'a [Entry],
+    pub(super) messages: &'a [Sent<'a>],
     pub(super) tools: Option<&'a RawValue>,
     pub(super) asks_usage: bool,
     pub(super) extra: &'a Map<String, Value>,
@@ -65,7 +66,7 @@ impl Serialize for Request<'_> {
         if let Some(tools) = self.tools {
             body.serialize_entry("tools", tools)?;
         }
-        body.serialize_entry("messages", &Messages(self))?;
+        body.serialize_entry("messages", &self.messages)?;
         body.end()
     }
 }
@@ -73,41 +74,6 @@ impl Serialize for Request<'_> {
 #[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
-}
-
-struct Messages<'a>(&'a Request<'a>);
-
-impl Serialize for Messages<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Text<'a> {
-            role: &'static str,
-            content: &'a str,
-        }
-
-        let Request { instructions, entries, .. } = self.0;
-        let mut list = serializer.serialize_seq(None)?;
-        if !instructions.is_empty() {
-            list.serialize_element(&Text { role: "system", content: instructions })?;
-        }
-        let spoken = spoken_by_user(entries);
-        for (index, Entry { message, .. }) in entries.iter().enumerate() {
-            match message {
-                Message::System { content } if spoken == Some(index) => {
-                    list.serialize_element(&Text { role: "user", content })?;
-                }
-                message => list.serialize_element(message)?,
-            }
-        }
-        list.end()
-    }
-}
-
-/// Some models take no conversation that does not begin with a person's message. Where a summary has replaced it, the
-/// summary is sent as one.
-fn spoken_by_user(entries: &[Entry]) -> Option<usize> {
-    let first = entries.iter().position(|entry| !matches!(entry.message, Message::System { .. }))?;
-    if matches!(entries[first].message, Message::User { .. }) { None } else { first.checked_sub(1) }
 }
 
 /// One event of an answer, or the whole answer of a server that does not stream.
@@ -123,6 +89,8 @@ pub(super) struct Chunk<'a> {
     /// Older vLLM names an error here, with the rest beside it.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
+    /// Groq's own member: there its usage and its errors are.
+    pub(super) x_groq: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -138,21 +106,65 @@ pub(super) struct Choice<'a> {
     pub(super) finish_reason: Text<'a>,
     /// Some servers report it here.
     pub(super) usage: Option<ReportedUsage>,
+    pub(super) error: Option<Value>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// A piece of a message, or a whole one.
+#[derive(Debug, Default)]
 pub(super) struct Delta<'a> {
-    #[serde(borrow)]
     pub(super) content: Text<'a>,
     /// `OpenAI` puts a refusal here, in the place of content.
-    #[serde(borrow)]
     pub(super) refusal: Text<'a>,
     /// Reasoning, as vLLM, `DeepSeek` and llama.cpp name it.
-    #[serde(borrow)]
     pub(super) reasoning_content: Text<'a>,
     /// Reasoning, as Ollama and `OpenRouter` name it. Some send both, with the same text.
-    #[serde(borrow)]
     pub(super) reasoning: Text<'a>,
-    pub(super) tool_calls: Option<Vec<Value>>,
+    pub(super) tool_calls: Option<Value>,
+    /// The one call of servers that know no others.
+    pub(super) function_call: Option<Value>,
+    pub(super) error: Option<Value>,
+    /// All members that are none of these, and both kinds of reasoning again.
+    pub(super) others: Vec<(String, Value)>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Delta<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(DeltaVisitor)
+    }
+}
+
+struct DeltaVisitor;
+
+impl<'de> Visitor<'de> for DeltaVisitor {
+    type Value = Delta<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message, or a piece of one")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let mut delta = Delta::default();
+        while let Some(name) = members.next_key::<Text<'de>>()? {
+            match name.as_str() {
+                "content" => delta.content = members.next_value()?,
+                "refusal" => delta.refusal = members.next_value()?,
+                "reasoning_content" => delta.reasoning_content = members.next_value()?,
+                "reasoning" => delta.reasoning = members.next_value()?,
+                "tool_calls" => delta.tool_calls = members.next_value()?,
+                "function_call" => delta.function_call = members.next_value()?,
+                "error" => delta.error = members.next_value()?,
+                _ => delta.others.push((name.as_str().to_owned(), members.next_value()?)),
+            }
+        }
+        Ok(delta)
+    }
+
+    /// Some have a text in the place of a message.
+    fn visit_borrowed_str<E>(self, _: &'de str) -> Result<Self::Value, E> {
+        Ok(Delta::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Delta::default())
+    }
 }

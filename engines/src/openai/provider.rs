@@ -1,6 +1,7 @@
 //! What all sessions of one agent share: the connections, the address and how requests look.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use bytes::Bytes;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 
+use super::needs::Learned;
+use super::opaque::Maker;
 use super::protocol::OWN_MEMBERS;
 use super::settings::Settings;
 use super::usage::Rates;
@@ -28,6 +31,10 @@ pub(super) struct Provider {
     headers: HeaderMap,
     /// The server has refused `stream_options`, by name.
     refuses_usage: AtomicBool,
+    /// What it has turned out to need.
+    pub(super) learned: Learned,
+    /// The API's address, without what may be secret in it.
+    origin: Arc<str>,
 }
 
 impl Provider {
@@ -46,12 +53,19 @@ impl Provider {
             models: below(&base, &["models"])?,
             headers: headers(&settings)?,
             refuses_usage: AtomicBool::new(false),
+            learned: Learned::default(),
+            origin: origin(&base).into(),
             settings,
         })
     }
 
     pub(super) fn completion(&self, body: Bytes) -> RequestBuilder {
         self.client.post(self.completions.clone()).headers(self.headers.clone()).body(body)
+    }
+
+    /// Who makes the messages of a model here.
+    pub(super) fn maker(&self, model: &Arc<str>) -> Maker {
+        Maker { provider: Arc::clone(&self.origin), model: Arc::clone(model) }
     }
 
     pub(super) fn refuses_usage(&self) -> bool {
@@ -105,6 +119,12 @@ fn base_url(text: &str) -> Result<Url, EngineError> {
         return Err(unavailable("base_url must begin with http:// or https://"));
     }
     Ok(url)
+}
+
+fn origin(base: &Url) -> String {
+    let (host, port) =
+        (base.host_str().unwrap_or_default(), base.port_or_known_default().unwrap_or_default());
+    format!("{}://{host}:{port}{}", base.scheme(), base.path().trim_end_matches('/'))
 }
 
 fn below(base: &Url, path: &[&str]) -> Result<Url, EngineError> {

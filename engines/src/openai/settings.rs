@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::needs::Compat;
 use crate::permissions::Permissions;
 use crate::tools::ToolSource;
 
@@ -48,13 +49,15 @@ pub struct Settings {
     /// How many tokens the model takes. A context that comes near is summarised; `None`: only once the server has
     /// refused it.
     pub context_window: Option<u64>,
+    /// What of a conversation the provider takes only if it is written otherwise.
+    pub compat: Compat,
     /// How often one model call is tried before its first token, the first try included.
     pub max_tries: u32,
     /// The longest wait for a connection.
     pub connect_timeout: Duration,
     /// The longest wait for the head of the answer. A model may have to be loaded first.
     pub first_byte_timeout: Duration,
-    /// The longest silence within an answer; a comment breaks it too.
+    /// How long an answer may not get further. Comments, pings and empty chunks are no progress.
     pub idle_timeout: Duration,
     /// The wait before the second try; it doubles with each try.
     pub retry_delay: Duration,
@@ -79,6 +82,7 @@ impl Default for Settings {
             max_iterations: 100,
             max_cost_nanos: None,
             context_window: None,
+            compat: Compat::default(),
             max_tries: 4,
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_mins(5),

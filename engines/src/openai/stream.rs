@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::Response;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::failure::Failure;
-use super::sse::Events;
+use super::sse::{Events, Kind};
 
 /// How long we wait, once the answer is complete, for usage and `[DONE]` from a server that keeps its stream open.
 const TRAILER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,6 +22,10 @@ pub(super) struct Reading {
     idle_timeout: Duration,
     events: Events,
     ended: bool,
+    /// When the answer last got further.
+    progress: Instant,
+    /// Whether anything has come since.
+    was_heard: bool,
 }
 
 /// What [`Reading::next`] has come to; the data is in [`Reading::data`].
@@ -29,8 +33,10 @@ pub(super) struct Reading {
 pub(super) enum Item {
     /// An event.
     Event,
-    /// An event that says it is an error.
+    /// An event, or a line, that says it is an error.
     ErrorEvent,
+    /// A line that belongs to no event.
+    Line,
     /// What was left at the end, without the blank line that ends an event. It may be cut off.
     Rest,
     /// The whole body is one JSON document.
@@ -41,7 +47,15 @@ pub(super) enum Item {
 
 impl Reading {
     pub(super) fn new(response: Response, idle_timeout: Duration) -> Self {
-        Self { response, idle_timeout, events: Events::default(), ended: false }
+        let progress = Instant::now();
+        Self { response, idle_timeout, events: Events::default(), ended: false, progress, was_heard: false }
+    }
+
+    /// Starts the clock anew: what has come was a part of the answer. Comments, pings and empty chunks are not, so a
+    /// server that sends nothing else is given up.
+    pub(super) fn progressed(&mut self) {
+        self.progress = Instant::now();
+        self.was_heard = false;
     }
 
     /// The next item. With `is_complete` the answer has all that matters, and nothing that happens to the
@@ -49,19 +63,24 @@ impl Reading {
     pub(super) async fn next(&mut self, is_complete: bool) -> Result<Item, Failure> {
         loop {
             if self.events.advance() {
-                return Ok(if self.events.is_error() { Item::ErrorEvent } else { Item::Event });
+                return Ok(self.item(Item::Event));
             }
             if self.ended {
-                return Ok(Item::End);
+                return Ok(if self.events.advance_to_end() { self.item(Item::Rest) } else { Item::End });
             }
-            if let Some(piece) = self.piece(is_complete).await? {
-                self.events.push(&piece)?;
-                continue;
+            match self.piece(is_complete).await? {
+                Some(piece) => self.events.push(&piece)?,
+                None => self.ended = true,
             }
-            self.ended = true;
-            if self.events.advance_to_end() {
-                return Ok(if self.events.is_json() { Item::Json } else { Item::Rest });
-            }
+        }
+    }
+
+    fn item(&self, event: Item) -> Item {
+        match self.events.kind() {
+            Kind::Event if event == Item::Rest && self.events.is_document() => Item::Json,
+            Kind::Event => event,
+            Kind::Error => Item::ErrorEvent,
+            Kind::Line => Item::Line,
         }
     }
 
@@ -80,11 +99,14 @@ impl Reading {
 
     async fn piece(&mut self, is_complete: bool) -> Result<Option<Bytes>, Failure> {
         let limit = if is_complete { self.idle_timeout.min(TRAILER_TIMEOUT) } else { self.idle_timeout };
-        match timeout(limit, self.response.chunk()).await {
-            Ok(Ok(piece)) => Ok(piece),
+        match timeout_at(self.progress + limit, self.response.chunk()).await {
+            Ok(Ok(piece)) => {
+                self.was_heard |= piece.is_some();
+                Ok(piece)
+            }
             _ if is_complete => Ok(None),
             Ok(Err(error)) => Err(Failure::connection("the connection was lost in the answer", error)),
-            Err(_) => Err(Failure::no_progress(limit)),
+            Err(_) => Err(Failure::no_progress(limit, self.was_heard)),
         }
     }
 }

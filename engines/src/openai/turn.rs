@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::answer::Answer;
 use super::attachments;
-use super::call::{Call, Prompt, Step};
+use super::call::{Answered, Call, Prompt, Step};
 use super::compaction::Compaction;
 use super::conversation::{Conversation, Tokens};
 use super::execution;
 use super::host::Host;
+use super::opaque::Maker;
 use super::provider::Provider;
+use super::refusals::{self, RefusedEntries};
 use super::spending::Spending;
 use super::stream::Reading;
 use super::toolbox::{self, Toolbox};
@@ -35,6 +36,10 @@ pub(super) struct Turn {
     pub(super) conversation: Conversation,
     pub(super) spending: Spending,
     pub(super) compaction: Compaction,
+    /// Whose messages the model's are.
+    maker: Maker,
+    /// How many messages with calls were cut short, one after the other.
+    pub(super) cuts: u32,
     instructions: Arc<str>,
     /// The tools as the request has them.
     tools: Option<Arc<RawValue>>,
@@ -55,12 +60,15 @@ impl Turn {
         context: Vec<ContextMessage>,
         earlier: Option<&Earlier>,
     ) -> Self {
+        let maker = provider.maker(&place.model);
         Self {
             place,
             host,
             tools: None,
             toolbox: Toolbox::default(),
-            conversation: Conversation::new(context),
+            conversation: Conversation::new(context, &maker),
+            maker,
+            cuts: 0,
             spending: Spending::after(earlier),
             compaction: Compaction::default(),
             instructions: provider.settings.instructions.as_str().into(),
@@ -93,7 +101,7 @@ impl Turn {
                 self.conversation.add_input(messages);
             }
             let (message, rest) = self.iterate().await?;
-            let calls = message.tool_calls.clone();
+            let (calls, truncated) = (message.tool_calls.clone(), message.truncated);
             self.host.tell(EngineEvent::MessageDone(message)).await;
             if let Some(rest) = rest {
                 rest.finish().await;
@@ -101,6 +109,11 @@ impl Turn {
             if calls.is_empty() {
                 return Ok(());
             }
+            if let Some(why) = truncated {
+                self.leave_cut_calls(calls, why).await?;
+                continue;
+            }
+            self.cuts = 0;
             for call in calls {
                 self.use_tool(call).await;
             }
@@ -109,7 +122,7 @@ impl Turn {
 
     /// One model call, with a shorter context where the first was too long.
     async fn iterate(&mut self) -> Result<(AssistantMessage, Option<Box<Reading>>), EngineError> {
-        let (answer, rest) = match self.call(self.prompt(), true).await {
+        let Answered { answer, truncated, rest } = match self.call(self.prompt(), true).await {
             Err(CallError::Overflow(error)) => {
                 self.compact_after(error).await?;
                 self.call(self.prompt(), true).await.map_err(CallError::into_last)?
@@ -126,9 +139,9 @@ impl Turn {
                 detail: "the model called a tool, although it was offered none".to_owned(),
             });
         }
-        let message = answer.into_message(&self.provider, self.conversation.ids());
+        let message = answer.into_message(truncated, &self.maker, &self.provider, self.conversation.ids());
         self.spending.add_iteration(message.usage);
-        self.conversation.add_answer(&message);
+        self.conversation.add_answer(&message, &self.maker);
         Ok((message, rest))
     }
 
@@ -152,11 +165,7 @@ impl Turn {
     }
 
     /// Makes a model call. What it says is told as it comes, if it is for the one who asked.
-    pub(super) async fn call(
-        &mut self,
-        prompt: Prompt,
-        is_answer: bool,
-    ) -> Result<(Answer, Option<Box<Reading>>), CallError> {
+    pub(super) async fn call(&mut self, prompt: Prompt, is_answer: bool) -> Result<Answered, CallError> {
         let mut call = Box::new(Call::new(Arc::clone(&self.provider), prompt));
         loop {
             let step = call.next().await;
@@ -169,9 +178,25 @@ impl Turn {
                         self.host.tell(event).await;
                     }
                 }
-                Step::Answered(answer, rest) => return Ok((answer, rest)),
+                Step::Answered(answered) => return Ok(answered),
+                Step::Refused(refused) => {
+                    // A summary is made from a text of ours, not from the messages themselves.
+                    if is_answer {
+                        self.tell_refused(&refused).await;
+                    }
+                    return Err(CallError::Other(refused.error));
+                }
                 Step::Failed(error) => return Err(CallError::Other(error)),
                 Step::Overflowed(error) => return Err(CallError::Overflow(error)),
+            }
+        }
+    }
+
+    /// Has a refusal stored, so that the next turn goes without what was refused.
+    async fn tell_refused(&self, refused: &RefusedEntries) {
+        for at in refused.entries.iter().filter_map(|entry| self.conversation.place(*entry)) {
+            if let Some(opaque) = refusals::record(refused.what, &self.maker) {
+                self.host.tell(EngineEvent::Refused { at, opaque }).await;
             }
         }
     }

@@ -6,13 +6,19 @@ use super::lenient::Count;
 use super::settings::Prices;
 use crate::contract::{EngineError, Usage};
 
-/// The `usage` object of an answer. Not every server has every part.
+/// The `usage` object of an answer. Not every server has every part, and some name one otherwise.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReportedUsage {
     prompt_tokens: Count,
+    input_tokens: Count,
     completion_tokens: Count,
+    output_tokens: Count,
     prompt_tokens_details: Option<PromptDetails>,
+    /// `DeepSeek`'s name of what was read from its cache.
+    prompt_cache_hit_tokens: Count,
+    /// Moonshot's.
+    cached_tokens: Count,
     completion_tokens_details: Option<CompletionDetails>,
 }
 
@@ -28,15 +34,38 @@ struct CompletionDetails {
     reasoning_tokens: Count,
 }
 
-impl ReportedUsage {
+/// What an answer has used, from all that was reported of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    prompt: u64,
+    completion: u64,
+    cached: u64,
+    reasoning: u64,
+}
+
+impl Used {
+    /// Takes a report. Some servers send a running total with each chunk, others one part here and one there: each part
+    /// is the last one that was not 0.
+    pub(super) fn take(&mut self, reported: ReportedUsage) {
+        let last = |part: &mut u64, names: &[Count]| {
+            if let Some(count) = names.iter().find(|count| count.0 > 0) {
+                *part = count.0;
+            }
+        };
+        last(&mut self.prompt, &[reported.prompt_tokens, reported.input_tokens]);
+        last(&mut self.completion, &[reported.completion_tokens, reported.output_tokens]);
+        let details = reported.prompt_tokens_details.unwrap_or_default().cached_tokens;
+        last(&mut self.cached, &[details, reported.prompt_cache_hit_tokens, reported.cached_tokens]);
+        last(&mut self.reasoning, &[reported.completion_tokens_details.unwrap_or_default().reasoning_tokens]);
+    }
+
     /// The contract's view of one model call, priced where prices are known.
     pub(super) fn priced(self, rates: Option<Rates>) -> Usage {
-        let cached = self.prompt_tokens_details.unwrap_or_default().cached_tokens.0;
         let usage = Usage {
-            input_tokens: self.prompt_tokens.0.saturating_sub(cached),
-            output_tokens: self.completion_tokens.0,
-            cache_tokens: cached,
-            thinking_tokens: self.completion_tokens_details.unwrap_or_default().reasoning_tokens.0,
+            input_tokens: self.prompt.saturating_sub(self.cached),
+            output_tokens: self.completion,
+            cache_tokens: self.cached,
+            thinking_tokens: self.reasoning,
             cost_nanos: None,
         };
         Usage { cost_nanos: rates.map(|rates| rates.cost_nanos(&usage)), ..usage }

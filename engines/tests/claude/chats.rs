@@ -132,10 +132,10 @@ async fn a_conversation_from_elsewhere_is_gone_on_with() {
     let call =
         ToolCall { id: "call-1".into(), name: "shell".into(), arguments: "{\"command\":\"ls\"}".into() };
     let context = vec![
-        ContextMessage::User { text: "X = 40".into(), attachments: vec![] },
-        ContextMessage::Assistant { text: String::new(), tool_calls: vec![call] },
-        ContextMessage::Tool { call: "call-1".into(), text: "a file".into() },
-        ContextMessage::Assistant { text: "X = 40".into(), tool_calls: vec![] },
+        ContextMessage::User { text: "X = 40".into(), attachments: vec![], opaque: None },
+        ContextMessage::Assistant { text: String::new(), tool_calls: vec![call], opaque: None },
+        ContextMessage::Tool { call: "call-1".into(), text: "a file".into(), opaque: None },
+        ContextMessage::Assistant { text: "X = 40".into(), tool_calls: vec![], opaque: None },
     ];
     let starts = host.path("starts");
     let counted = format!("echo one >> {}; exec \"$0\" \"$@\"", starts.display());

@@ -167,8 +167,8 @@ async fn a_session_plans_until_a_plan_is_approved_whether_its_process_is_kept_or
     let mut settings = Settings { permission_mode: Some("plan".to_owned()), ..host.settings() };
     settings.env.insert("ENABLE_TOOL_SEARCH".to_owned(), "false".into());
     let context = vec![
-        ContextMessage::User { text: "say hi".to_owned(), attachments: vec![] },
-        ContextMessage::Assistant { text: "hi".to_owned(), tool_calls: vec![] },
+        ContextMessage::User { text: "say hi".to_owned(), attachments: vec![], opaque: None },
+        ContextMessage::Assistant { text: "hi".to_owned(), tool_calls: vec![], opaque: None },
     ];
     let begun = TurnInput { context, ..input("say begun") };
     for first in [input("say begun"), begun] {

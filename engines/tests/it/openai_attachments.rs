@@ -13,7 +13,8 @@ fn file(name: &str, media_type: &str, data: &'static [u8]) -> Attachment {
 }
 
 fn with(files: Vec<Attachment>) -> TurnInput {
-    let context = vec![ContextMessage::User { text: "look".to_owned(), attachments: files.clone() }];
+    let context =
+        vec![ContextMessage::User { text: "look".to_owned(), attachments: files.clone(), opaque: None }];
     TurnInput {
         context,
         messages: vec![InputMessage { attachments: files, ..message("job", "look") }],

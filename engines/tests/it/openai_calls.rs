@@ -103,6 +103,54 @@ const CASES: &[Case] = &[
         " calls echo {} as a calls fail {} as ours",
     ),
     (
+        "a placeholder before the real arguments",
+        &[
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{}"}}]"#,
+            r#"[{"index":0,"function":{"arguments":"{\"x\""}}]"#,
+            r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
+        ],
+        r#" calls echo {"x":1} as a"#,
+    ),
+    (
+        "the whole again behind its pieces",
+        &[
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\""}}]"#,
+            r#"[{"index":0,"function":{"arguments":":1}"}}]"#,
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\": 1}"}}]"#,
+        ],
+        r#" calls echo {"x":1} as a"#,
+    ),
+    (
+        "each piece with all before it",
+        &[
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x"}}]"#,
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\":1"}}]"#,
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\":1}"}}]"#,
+        ],
+        r#" calls echo {"x":1} as a"#,
+    ),
+    (
+        "two calls of one tool in one entry, with empty ids",
+        &[
+            r#"[{"index":0,"id":"","function":{"name":"echo","arguments":"{\"x\":1}"}}]"#,
+            r#"[{"index":0,"id":"","function":{"name":"echo","arguments":"{\"x\":2}"}}]"#,
+        ],
+        r#" calls echo {"x":1} as ours calls echo {"x":2} as ours"#,
+    ),
+    (
+        "two calls in the arguments of one",
+        &[r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\":1}{\"x\":2}"}}]"#],
+        r#" calls echo {"x":1} as a calls echo {"x":2} as ours"#,
+    ),
+    (
+        "a name and another id with each piece",
+        &[
+            r#"[{"index":0,"id":"a","function":{"name":"echo","arguments":"{\"x\""}}]"#,
+            r#"[{"index":0,"id":"b","function":{"name":"echo","arguments":":1}"}}]"#,
+        ],
+        r#" calls echo {"x":1} as a"#,
+    ),
+    (
         "no function around its members, and pieces of nothing",
         &[r#"[null,{},{"index":0,"id":"a","name":"echo","arguments":"{}"}]"#],
         " calls echo {} as a",
@@ -189,4 +237,34 @@ async fn a_stream_that_is_cut_in_a_tool_call_is_tried_again() {
 
     assert_eq!(events[..2], ["retry after try 1", "message \"\" calls echo {} as b"]);
     assert_eq!(*fake.ran.lock().unwrap(), ["echo {}"]);
+}
+
+#[tokio::test]
+async fn calls_are_found_wherever_servers_put_them() {
+    let cases = [
+        (
+            "in another choice than the text",
+            r#"{"choices":[{"index":0,"delta":{"content":"see"},"finish_reason":"stop"},{"index":1,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"echo","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+        ),
+        (
+            "as the one call of older servers",
+            r#"{"choices":[{"delta":{"function_call":{"name":"echo","arguments":"{"}}}]}
+
+data: {"choices":[{"delta":{"function_call":{"arguments":"}"}},"finish_reason":"function_call"}]}"#,
+        ),
+        (
+            "not in a list",
+            r#"{"choices":[{"delta":{"tool_calls":{"id":"a","function":{"name":"echo","arguments":"{}"}}},"finish_reason":"stop"}]}"#,
+        ),
+    ];
+    for (case, chunk) in cases {
+        let server =
+            Server::start([streamed([format!("data: {chunk}\n\ndata: [DONE]\n\n")]), says("hi")]).await;
+        let (settings, fake) = with_tools(settings(&server.base_url));
+
+        let events = turn(settings).await;
+
+        assert_eq!(*fake.ran.lock().unwrap(), ["echo {}"], "{case}: {events:?}");
+        assert_eq!(events.last().unwrap(), "done after 2", "{case}");
+    }
 }

@@ -92,8 +92,8 @@ fn resumed(results: &[&str]) -> TurnInput {
     for (index, result) in results.iter().enumerate() {
         let id = format!("c{index}");
         let call = ToolCall { id: id.clone(), name: "echo".to_owned(), arguments: "{}".to_owned() };
-        context.push(ContextMessage::Assistant { text: String::new(), tool_calls: vec![call] });
-        context.push(ContextMessage::Tool { call: id, text: (*result).to_owned() });
+        context.push(ContextMessage::Assistant { text: String::new(), tool_calls: vec![call], opaque: None });
+        context.push(ContextMessage::Tool { call: id, text: (*result).to_owned(), opaque: None });
     }
     TurnInput { context, messages: vec![message("job", "do it")], ..TurnInput::default() }
 }
@@ -149,7 +149,7 @@ async fn a_summary_that_fails_fails_the_turn_only_if_there_is_no_room_left() {
     let with_room = answer_to(windowed(&room, 1000), talk()).await;
     let full = Server::start([call(1000), no(), says("hi")]).await;
     let without = answer_to(windowed(&full, 1000), talk()).await;
-    let empty = Server::start([call(1000), says(" "), says("hi")]).await;
+    let empty = Server::start([call(1000), says(" "), says(" "), says("hi")]).await;
     let with_nothing = answer_to(windowed(&empty, 1000), talk()).await;
 
     assert!(with_room.last().unwrap().starts_with("done after 3"), "{with_room:?}");
@@ -159,7 +159,9 @@ async fn a_summary_that_fails_fails_the_turn_only_if_there_is_no_room_left() {
     assert_eq!(without.last().unwrap(), &format!("failed: the provider failed with HTTP 401: {reason}: no"));
     assert_eq!(
         with_nothing.last().unwrap(),
-        &format!("failed: the provider failed: {reason}: the model gave an empty summary")
+        &format!(
+            "failed: the provider failed: {reason}: the answer was empty: the model gave neither text nor a call"
+        )
     );
 }
 
@@ -171,7 +173,9 @@ async fn what_a_summary_of_nothing_has_used_is_told() {
     let events = answer_to(windowed(&server, 1000), talk()).await;
 
     assert_eq!(events[3], "for nothing used 1000+0 in, 77 out, 0 thinking");
-    assert!(events[4].starts_with("failed: "), "{events:?}");
+    // It is made once more.
+    assert_eq!(events[3..5], [events[5].clone(), "retry after try 1".to_owned()]);
+    assert!(events[6].starts_with("failed: "), "{events:?}");
 }
 
 #[tokio::test]
@@ -242,9 +246,9 @@ async fn messages_that_came_at_one_boundary_count_each() {
 #[tokio::test]
 async fn what_servers_would_refuse_counts_too_where_it_is_replaced() {
     let server = Server::start([says("they spoke"), says("hi")]).await;
-    let lost = || ContextMessage::Tool { call: "lost".to_owned(), text: String::new() };
+    let lost = || ContextMessage::Tool { call: "lost".to_owned(), text: String::new(), opaque: None };
     let call = ToolCall { id: "a".to_owned(), name: "echo".to_owned(), arguments: String::new() };
-    let open = ContextMessage::Assistant { text: String::new(), tool_calls: vec![call] };
+    let open = ContextMessage::Assistant { text: String::new(), tool_calls: vec![call], opaque: None };
 
     let before = vec![lost(), user(&long()), lost(), open, user("one")];
     let events = answer_to(windowed(&server, 1200), after(before, &["hello"])).await;

@@ -12,7 +12,7 @@ fn called(id: &str) -> ToolCall {
 }
 
 fn result(call: &str, text: &str) -> ContextMessage {
-    ContextMessage::Tool { call: call.to_owned(), text: text.to_owned() }
+    ContextMessage::Tool { call: call.to_owned(), text: text.to_owned(), opaque: None }
 }
 
 #[tokio::test]
@@ -21,7 +21,8 @@ async fn a_turn_goes_on_from_the_results_that_it_has() {
     let (settings, _) = with_tools(settings(&server.base_url));
     let engine = engine(settings);
     let mut session = open(&engine).await;
-    let made = ContextMessage::Assistant { text: "see".to_owned(), tool_calls: vec![called("a")] };
+    let made =
+        ContextMessage::Assistant { text: "see".to_owned(), tool_calls: vec![called("a")], opaque: None };
     let context = vec![user("hello"), made, result("a", "r")];
 
     session
@@ -47,7 +48,11 @@ async fn a_turn_begins_with_the_calls_that_have_not_begun() {
     let (settings, _) = with_tools(settings(&server.base_url));
     let engine = engine(settings);
     let mut session = open(&engine).await;
-    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a"), called("b")] };
+    let made = ContextMessage::Assistant {
+        text: String::new(),
+        tool_calls: vec![called("a"), called("b")],
+        opaque: None,
+    };
     let context = vec![user("hello"), made, result("a", "r")];
 
     session
@@ -70,7 +75,7 @@ async fn a_turn_that_goes_on_takes_what_came_meanwhile_before_its_first_model_ca
     let (settings, _) = with_tools(settings(&server.base_url));
     let engine = engine(settings);
     let mut session = open(&engine).await;
-    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a")] };
+    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a")], opaque: None };
     let earlier = Some(Earlier { iterations: 1, ..Earlier::default() });
     let context = vec![user("hello"), made];
     session.send(TurnInput { context, messages: vec![message("job", "hello")], earlier }).await.unwrap();
@@ -105,7 +110,11 @@ async fn calls_and_results_that_have_lost_each_other_are_mended() {
     let server = Server::start([says("hi")]).await;
     let engine = engine(settings(&server.base_url));
     let mut session = open(&engine).await;
-    let made = ContextMessage::Assistant { text: String::new(), tool_calls: vec![called("a"), called("b")] };
+    let made = ContextMessage::Assistant {
+        text: String::new(),
+        tool_calls: vec![called("a"), called("b")],
+        opaque: None,
+    };
     let context =
         vec![result("0", "lost"), user("one"), made, result("b", "r"), result("c", "lost"), assistant("two")];
 

@@ -12,8 +12,8 @@ fn cut_off(iterations: u32, cost_nanos: Option<i64>) -> TurnInput {
     let call = ToolCall { id: "a".to_owned(), name: "echo".to_owned(), arguments: "{}".to_owned() };
     let context = vec![
         user("hello"),
-        ContextMessage::Assistant { text: String::new(), tool_calls: vec![call] },
-        ContextMessage::Tool { call: "a".to_owned(), text: "echoed".to_owned() },
+        ContextMessage::Assistant { text: String::new(), tool_calls: vec![call], opaque: None },
+        ContextMessage::Tool { call: "a".to_owned(), text: "echoed".to_owned(), opaque: None },
     ];
     let usage = Usage { input_tokens: 100, cost_nanos, ..Usage::default() };
     let earlier = Earlier { iterations, usage, results: vec!["a".to_owned()], ..Earlier::default() };

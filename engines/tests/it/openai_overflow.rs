@@ -93,7 +93,13 @@ async fn it_is_understood_in_a_stream_too_unless_the_answer_has_begun() {
     let after = answer_to(settings(&late.base_url), talk()).await;
 
     assert_eq!(before.last().unwrap(), "done after 1");
-    assert_eq!(after, ["delta hi", "failed: the provider failed: Your input is over the limit."]);
+    assert_eq!(
+        after,
+        [
+            "delta hi",
+            "failed: the provider failed: the conversation is too long for the model: Your input is over the limit.",
+        ]
+    );
 }
 
 #[tokio::test]

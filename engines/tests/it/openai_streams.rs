@@ -72,8 +72,8 @@ const WELL: &[Case] = &[
             ],
         ),
         (
-            "an unknown finish_reason, and no [DONE]",
-            &[b"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"because\"}]}\n\n"],
+            "a finish_reason in another spelling, and no [DONE]",
+            &[b"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"},\"finish_reason\":\"STOP\"}]}\n\n"],
             HI,
         ),
         (
@@ -110,7 +110,7 @@ const WELL: &[Case] = &[
         (
             "an answer of nothing",
             &[b"data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n"],
-            &["message \"\"", "done after 1"],
+            &["failed: the provider failed: the answer was empty: the model gave neither text nor a call"],
         ),
         (
             "a refusal",
@@ -167,7 +167,7 @@ async fn what_goes_wrong_in_a_stream_is_said() {
         (
             "what is no JSON",
             &[HALF, "data: oops\n\n"],
-            "failed: the provider failed: an event of the answer cannot be read: oops",
+            "failed: the provider failed: the answer cannot be read: oops",
         ),
     ];
 
@@ -222,10 +222,7 @@ async fn a_body_that_is_json_is_an_answer_or_an_error() {
         ]
     );
     assert_eq!(error, ["failed: the provider failed with HTTP 404: no such model"]);
-    assert_eq!(
-        other,
-        [r#"failed: the provider failed: an event of the answer cannot be read: {"status":"ok"}"#]
-    );
+    assert_eq!(other, [r#"failed: the provider failed: the answer cannot be read: {"status":"ok"}"#]);
 }
 
 #[tokio::test]
@@ -297,12 +294,13 @@ async fn an_answer_that_is_complete_does_not_wait_for_a_stream_that_stays_open()
 }
 
 #[tokio::test]
-async fn a_comment_breaks_the_silence() {
-    let comments = (0..30).flat_map(|_| [Act::Sleep(Duration::from_millis(50)), piece(": wait\n\n")]);
-    let reply = [head()].into_iter().chain(comments).chain(says("hi").into_iter().skip(1));
+async fn an_answer_that_gets_further_has_time() {
+    let text = piece("data: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n");
+    let texts = (0..10).flat_map(|_| [Act::Sleep(Duration::from_millis(200)), text.clone()]);
+    let reply = [head()].into_iter().chain(texts).chain(says("hi").into_iter().skip(1));
     let server = Server::start([reply.collect()]).await;
     let mut patient = settings(&server.base_url);
-    patient.idle_timeout = Duration::from_secs(1);
+    patient.idle_timeout = Duration::from_millis(1500);
 
-    assert_eq!(turn(patient).await, HI);
+    assert_eq!(turn(patient).await.last().unwrap(), "done after 1");
 }

@@ -46,11 +46,11 @@ pub(crate) fn message(id: &str, text: &str) -> InputMessage {
 }
 
 pub(crate) fn user(text: &str) -> ContextMessage {
-    ContextMessage::User { text: text.to_owned(), attachments: vec![] }
+    ContextMessage::User { text: text.to_owned(), attachments: vec![], opaque: None }
 }
 
 pub(crate) fn assistant(text: &str) -> ContextMessage {
-    ContextMessage::Assistant { text: text.to_owned(), tool_calls: vec![] }
+    ContextMessage::Assistant { text: text.to_owned(), tool_calls: vec![], opaque: None }
 }
 
 /// Messages that are answered without anything before them.
@@ -151,6 +151,7 @@ pub(crate) fn show(event: &EngineEvent) -> String {
         EngineEvent::Compacted { summary, replaced, usage } => {
             format!("{replaced} became {summary:?}") + &show_usage(usage)
         }
+        EngineEvent::Refused { at, .. } => format!("refused {at}"),
         EngineEvent::Spent(usage) => "for nothing".to_owned() + &show_usage(usage),
         EngineEvent::Used(usage) => "used".to_owned() + &show_usage(usage),
         EngineEvent::TurnDone(done) => format!("done after {}", done.iterations) + &show_usage(&done.usage),

@@ -13,7 +13,7 @@ const MODEL: &str = "claude-opus-5-5";
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0:~\x9bU\0\0\0\nIDATx\x9cc`\0\0\0\x02\0\x01H\xaf\xa4q\0\0\0\0IEND\xaeB`\x82";
 
 fn user(text: &str) -> ContextMessage {
-    ContextMessage::User { text: text.to_owned(), attachments: vec![] }
+    ContextMessage::User { text: text.to_owned(), attachments: vec![], opaque: None }
 }
 
 fn assistant(text: &str, calls: &[(&str, &str, &str)]) -> ContextMessage {
@@ -22,11 +22,15 @@ fn assistant(text: &str, calls: &[(&str, &str, &str)]) -> ContextMessage {
         name: (*name).to_owned(),
         arguments: (*arguments).to_owned(),
     };
-    ContextMessage::Assistant { text: text.to_owned(), tool_calls: calls.iter().map(call).collect() }
+    ContextMessage::Assistant {
+        text: text.to_owned(),
+        tool_calls: calls.iter().map(call).collect(),
+        opaque: None,
+    }
 }
 
 fn result(call: &str, text: &str) -> ContextMessage {
-    ContextMessage::Tool { call: call.to_owned(), text: text.to_owned() }
+    ContextMessage::Tool { call: call.to_owned(), text: text.to_owned(), opaque: None }
 }
 
 /// The content blocks of the newest request, in order; a text alone is one. Without those of the CLI's own.
@@ -49,7 +53,8 @@ async fn a_conversation_goes_on_in_a_session_that_was_written_for_it() {
     let native = place.session();
     let image = Attachment { name: "a.png".into(), media_type: "image/png".into(), data: PNG.into() };
     let notes = Attachment { name: "n.txt".into(), media_type: "text/plain".into(), data: "a note".into() };
-    let with_files = ContextMessage::User { text: "add 2 to x".to_owned(), attachments: vec![image, notes] };
+    let with_files =
+        ContextMessage::User { text: "add 2 to x".to_owned(), attachments: vec![image, notes], opaque: None };
     let context = [
         ContextMessage::System("What was said before: nothing.".to_owned()),
         user("X = 5"),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EngineKind, JobId, MessageId, SessionId, TurnId};
+use super::{EngineKind, JobId, MessageId, SessionId, Truncated, TurnId};
 
 /// The content of every answer to a job that was cancelled.
 pub const CANCELLED_TEXT: &str = "(target session cancelled)";
@@ -21,6 +21,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Whether anything was reported.
+    pub fn is_known(&self) -> bool {
+        *self != Self::default()
+    }
+
     /// Adds what something else used. The sum of a known and an unknown cost is the known one.
     pub fn add(&mut self, other: Self) {
         self.input_tokens += other.input_tokens;
@@ -36,22 +41,30 @@ impl Usage {
 /// Tokens and cost as clients see them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TokenUsage {
-    /// Input tokens that were not read from the provider's cache.
-    pub input: i64,
-    /// Output tokens.
-    pub output: i64,
-    /// Input tokens read from the provider's cache.
-    pub cache: i64,
+    /// Input tokens that were not read from the provider's cache; `null` where nothing was reported.
+    pub input: Option<i64>,
+    /// Output tokens; `null` where nothing was reported.
+    pub output: Option<i64>,
+    /// Input tokens read from the provider's cache; `null` where nothing was reported.
+    pub cache: Option<i64>,
     /// Cost in US dollars; `null` where it is not known, and where it is known in part, that part.
     pub cost: Option<f64>,
 }
 
 impl From<Usage> for TokenUsage {
+    /// What model calls used. No call uses nothing, so where nothing is counted, nothing was reported.
     fn from(usage: Usage) -> Self {
+        if usage.is_known() { Self::total(usage) } else { Self::default() }
+    }
+}
+
+impl TokenUsage {
+    /// A sum that is 0 where there is nothing in it.
+    pub fn total(usage: Usage) -> Self {
         Self {
-            input: usage.input_tokens,
-            output: usage.output_tokens,
-            cache: usage.cache_tokens,
+            input: Some(usage.input_tokens),
+            output: Some(usage.output_tokens),
+            cache: Some(usage.cache_tokens),
             cost: usage.cost_nanos.map(dollars),
         }
     }
@@ -107,6 +120,9 @@ pub struct ChatResult {
     pub injected: bool,
     /// Whether the turn was cancelled.
     pub cancelled: bool,
+    /// Why the provider cut the answer short; `null` where it did not.
+    #[serde(default)]
+    pub truncated: Option<Truncated>,
     /// Where the model's memory came from.
     pub context_source: ContextSource,
 }

@@ -20,6 +20,31 @@ names! {
     }
 }
 
+/// Why a provider cut a message short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Truncated {
+    /// It has reached the longest length that the request or the model allows.
+    Length,
+    /// A filter of the provider has withheld the rest.
+    ContentFilter,
+}
+
+impl Truncated {
+    /// The name in the API and in the store.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+        }
+    }
+
+    /// The one of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Length, Self::ContentFilter].into_iter().find(|truncated| truncated.as_str() == name)
+    }
+}
+
 /// A point of an engine's own conversation. It means nothing in any other: an engine's copy may have new ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
@@ -68,6 +93,10 @@ pub struct Message {
     pub origin: String,
     /// Whether it was cut off by a cancel.
     pub cancelled: bool,
+    /// Whether the turn failed while the model wrote it: it is the beginning of a message.
+    pub failed: bool,
+    /// Why the provider cut it short, if it did.
+    pub truncated: Option<Truncated>,
     /// When it arrived.
     pub created_ms: i64,
 }

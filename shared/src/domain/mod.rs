@@ -23,7 +23,7 @@ pub use ids::{
 pub use interaction::{Decision, Interaction, InteractionAnswer, InteractionKind, InteractionState};
 pub use job::{Job, JobKind, JobState, Lane, OnBusy, SessionJob};
 pub use lease::Lease;
-pub use message::{Anchor, Message, Role};
+pub use message::{Anchor, Message, Role, Truncated};
 pub use session::{Session, SessionStatus};
 pub use view::{InteractionView, MessageView};
 pub use worker::{HeldLease, Worker};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::answer::dollars;
 use super::{
     Decision, Interaction, InteractionId, InteractionKind, InteractionState, JobId, Message, MessageId, Role,
-    SessionId, TurnId,
+    SessionId, Truncated, TurnId,
 };
 use crate::clock::rfc3339;
 
@@ -53,6 +53,10 @@ pub struct MessageView {
     pub origin: String,
     /// Whether it was cut off by a cancel.
     pub cancelled: bool,
+    /// Whether the turn failed while the model wrote it: it is the beginning of a message.
+    pub failed: bool,
+    /// Why the provider cut it short; `null` where it did not.
+    pub truncated: Option<Truncated>,
     /// When it arrived.
     pub created_at: String,
 }
@@ -81,6 +85,8 @@ impl From<Message> for MessageView {
             external_id: message.external_id,
             origin: message.origin,
             cancelled: message.cancelled,
+            failed: message.failed,
+            truncated: message.truncated,
             created_at: rfc3339(message.created_ms),
         }
     }

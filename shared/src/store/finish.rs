@@ -9,7 +9,7 @@ use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
     Anchor, CANCELLED_TEXT, ChatResult, ContextSource, InteractionId, InteractionState, JobId, JobKind,
-    Lease, Message, MessageId, Role, SessionJob, TurnId, Usage,
+    Lease, Message, MessageId, Role, SessionJob, TokenUsage, Truncated, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -67,6 +67,12 @@ pub struct WrittenMessage {
     pub thinking_tokens: i64,
     /// Where it stands in the engine's own conversation.
     pub anchor: Option<Anchor>,
+    /// Whether the turn failed while the model wrote it.
+    pub failed: bool,
+    /// Why the provider cut it short, if it did.
+    pub truncated: Option<Truncated>,
+    /// What the engine gets back with it when it is replayed.
+    pub opaque: Option<serde_json::Value>,
 }
 
 impl Default for WrittenMessage {
@@ -81,6 +87,9 @@ impl Default for WrittenMessage {
             usage: Usage::default(),
             thinking_tokens: 0,
             anchor: None,
+            failed: false,
+            truncated: None,
+            opaque: None,
         }
     }
 }
@@ -242,6 +251,7 @@ async fn answer_claimed(
             TurnOutcome::Answered | TurnOutcome::Cancelled => {
                 let cancelled = matches!(outcome, TurnOutcome::Cancelled);
                 let written = end.messages.last().map(|message| message.content.clone());
+                let truncated = end.messages.last().and_then(|message| message.truncated);
                 let content = if cancelled { CANCELLED_TEXT.to_owned() } else { written.unwrap_or_default() };
                 Outcome::Answered(Box::new(ChatResult {
                     turn_id: Some(end.turn),
@@ -252,6 +262,7 @@ async fn answer_claimed(
                     duration_ms: (row.now_ms - totals.started_ms).max(0),
                     token_usage: totals.usage.into(),
                     cancelled,
+                    truncated: truncated.filter(|_| !cancelled),
                     context_source: end.context_source,
                     ..unanswered(row, job, kind)
                 }))
@@ -276,9 +287,10 @@ pub(super) fn unanswered(row: &Locked, job: JobId, kind: JobKind) -> ChatResult 
         content: CANCELLED_TEXT.to_owned(),
         iterations: 0,
         duration_ms: 0,
-        token_usage: Usage::default().into(),
+        token_usage: TokenUsage::total(Usage::default()),
         injected: kind == JobKind::Inject,
         cancelled: true,
+        truncated: None,
         context_source: ContextSource::Empty,
     }
 }

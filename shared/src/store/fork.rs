@@ -66,10 +66,10 @@ async fn copy(
 ) -> Result<(), StoreError> {
     let sql = "INSERT INTO messages (session_id, seq, consumed_seq, role, content, thinking, tool_calls, tool_call_id, \
                model, input_tokens, output_tokens, cache_tokens, thinking_tokens, attachments, engine_metadata, \
-               native_session_id, external_id, origin, cancelled, unsent, created_ms) \
+               native_session_id, external_id, origin, cancelled, failed, truncated, opaque, unsent, created_ms) \
                SELECT $2, seq, consumed_seq, role, coalesce($5, content), thinking, tool_calls, tool_call_id, \
                model, input_tokens, output_tokens, cache_tokens, thinking_tokens, attachments, engine_metadata, \
-               native_session_id, 'forkcopy:' || id, origin, cancelled, unsent, created_ms \
+               native_session_id, 'forkcopy:' || id, origin, cancelled, failed, truncated, opaque, unsent, created_ms \
                FROM messages WHERE session_id = $1 AND id > $3 AND id <= $4 ORDER BY id";
     tx.run(sql, values![source.0, into.0, after.0, last.0, content]).await.map(drop)
 }

@@ -6,7 +6,9 @@ use super::progress::COMPACTION;
 use super::rows::{MESSAGE_COLUMNS, json, message};
 use super::tx::Locked;
 use super::{Store, StoreError};
-use crate::domain::{Anchor, EngineKind, JobId, Message, MessageId, Role, SessionId, TurnId, Usage};
+use crate::domain::{
+    Anchor, EngineKind, JobId, Message, MessageId, Role, SessionId, Truncated, TurnId, Usage,
+};
 
 /// A message that has no id yet.
 pub(super) struct NewMessage {
@@ -26,6 +28,9 @@ pub(super) struct NewMessage {
     /// Its place in the order of consumption, where the model has it already.
     pub(super) consumed_seq: Option<i64>,
     pub(super) anchor: Option<Anchor>,
+    pub(super) failed: bool,
+    pub(super) truncated: Option<Truncated>,
+    pub(super) opaque: Option<serde_json::Value>,
 }
 
 impl NewMessage {
@@ -46,6 +51,9 @@ impl NewMessage {
             cancelled: false,
             consumed_seq: None,
             anchor: None,
+            failed: false,
+            truncated: None,
+            opaque: None,
         }
     }
 }
@@ -67,6 +75,8 @@ pub struct ContextEntry {
     pub consumed_seq: i64,
     /// The turn that consumed or wrote it.
     pub turn: Option<TurnId>,
+    /// What the engine has given with it, or recorded of it.
+    pub opaque: Option<serde_json::Value>,
 }
 
 /// Which messages of a session to list.
@@ -92,9 +102,9 @@ pub(super) async fn insert_message(
     let (engine_metadata, native) = anchor.unzip();
     let sql = "INSERT INTO messages (session_id, turn_id, job_id, seq, consumed_seq, role, content, thinking, model, \
                input_tokens, output_tokens, cache_tokens, thinking_tokens, cost_nanos, origin, cancelled, created_ms, \
-               tool_calls, tool_call_id, attachments, engine_metadata, native_session_id) \
+               tool_calls, tool_call_id, attachments, engine_metadata, native_session_id, failed, truncated, opaque) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, \
-               $22) \
+               $22, $23, $24, $25) \
                RETURNING id";
     let values = values![
         row.id.0,
@@ -119,6 +129,9 @@ pub(super) async fn insert_message(
         new.attachments.as_ref().map(ToString::to_string),
         engine_metadata.as_ref().map(ToString::to_string),
         native,
+        new.failed,
+        new.truncated.map(Truncated::as_str),
+        new.opaque.as_ref().map(ToString::to_string),
     ];
     let id = MessageId(tx.one(sql, values).await?.get("id")?);
     row.last_message = Some(id);
@@ -141,6 +154,8 @@ pub(super) async fn insert_message(
         external_id: None,
         origin: new.origin,
         cancelled: new.cancelled,
+        failed: new.failed,
+        truncated: new.truncated,
         created_ms: row.now_ms,
     })
 }
@@ -177,9 +192,9 @@ impl Store {
 
     /// What the model is shown, in the order of consumption: the newest summary, and what came after what it stands for.
     pub async fn context(&self, session: SessionId) -> Result<Vec<ContextEntry>, StoreError> {
-        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id, \
+        let summary = "SELECT id, role, content, tool_calls, tool_call_id, attachments, opaque, failed, consumed_seq, turn_id, \
                        '' AS turn_state FROM messages WHERE session_id = $1 AND origin = $2 AND consumed_seq IS NOT NULL ORDER BY id DESC LIMIT 1";
-        let rest = "SELECT m.id, role, content, tool_calls, tool_call_id, attachments, consumed_seq, turn_id, \
+        let rest = "SELECT m.id, role, content, tool_calls, tool_call_id, attachments, opaque, failed, consumed_seq, turn_id, \
                     coalesce(t.state, '') AS turn_state FROM messages m LEFT JOIN turns t ON t.id = m.turn_id \
                     WHERE m.session_id = $1 AND consumed_seq > $3 AND origin <> $2 AND NOT unsent \
                     ORDER BY consumed_seq, seq";
@@ -187,54 +202,87 @@ impl Store {
         let mut entries: Vec<ContextEntry> =
             summary.as_ref().map(context_entry).transpose()?.into_iter().collect();
         let from = entries.first().map_or(0, |summary| summary.consumed_seq);
-        let mut cancelled = false;
+        let mut ended = None;
         for row in self.db.all(rest, values![session.0, COMPACTION, from]).await? {
             let entry = context_entry(&row)?;
-            if cancelled && entries.last().is_some_and(|last| last.turn != entry.turn) {
-                entries.extend(unanswered(entries.last()));
+            if entries.last().is_some_and(|last| last.turn != entry.turn) {
+                entries.extend(unanswered(entries.last(), ended));
             }
-            cancelled = row.get::<String>("turn_state")? == "cancelled";
+            ended = Unanswered::of(&row.get::<String>("turn_state")?);
             match entries.last_mut() {
                 Some(last) if last.role == Role::User && last.consumed_seq == entry.consumed_seq => {
                     last.content.push_str("\n\n");
                     last.content.push_str(&entry.content);
                     last.attachments = joined(last.attachments.take(), entry.attachments);
+                    last.opaque = last.opaque.take().or(entry.opaque);
                 }
                 _ => entries.push(entry),
             }
         }
-        if cancelled {
-            entries.extend(unanswered(entries.last()));
-        }
+        entries.extend(unanswered(entries.last(), ended));
         Ok(paired(entries))
     }
 }
 
-/// What ends a turn that was cancelled before the model had answered: else it would do now what nobody wants any more.
-fn unanswered(last: Option<&ContextEntry>) -> Option<ContextEntry> {
+/// Why a turn may have ended before the model had answered.
+#[derive(Debug, Clone, Copy)]
+enum Unanswered {
+    Cancelled,
+    Failed,
+}
+
+impl Unanswered {
+    fn of(turn_state: &str) -> Option<Self> {
+        match turn_state {
+            "cancelled" => Some(Self::Cancelled),
+            "failed" => Some(Self::Failed),
+            _ => None,
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Cancelled => "(This was cancelled before I could answer.)",
+            Self::Failed => "(I could not answer this: the turn failed.)",
+        }
+    }
+}
+
+/// What is shown behind a message that the model had not finished when its turn failed.
+const BROKEN_OFF: &str = "\n\n(This message broke off here: the turn failed.)";
+
+/// What ends a turn that was cancelled, or failed, before the model had answered: else it would do now what nobody wants
+/// any more, or take what failed for a part of what it is asked next.
+fn unanswered(last: Option<&ContextEntry>, ended: Option<Unanswered>) -> Option<ContextEntry> {
     let last = last.filter(|last| last.role != Role::Assistant || last.tool_calls.is_some())?;
     Some(ContextEntry {
         role: Role::Assistant,
-        content: "(This was cancelled before I could answer.)".to_owned(),
+        content: ended?.text().to_owned(),
         tool_calls: None,
         tool_call_id: None,
         attachments: None,
         consumed_seq: last.consumed_seq,
         turn: last.turn,
+        opaque: None,
     })
 }
 
 fn context_entry(row: &Row) -> Result<ContextEntry, StoreError> {
     let id: i64 = row.get("id")?;
     let role = Role::from_name(&row.get::<String>("role")?);
+    let mut content: String = row.get("content")?;
+    if row.get("failed")? {
+        content.push_str(BROKEN_OFF);
+    }
     Ok(ContextEntry {
         role: role.ok_or_else(|| StoreError::inconsistent("messages", "role", id))?,
-        content: row.get("content")?,
+        content,
         tool_calls: json(row, "messages", "tool_calls")?,
         tool_call_id: row.get("tool_call_id")?,
         attachments: json(row, "messages", "attachments")?,
         consumed_seq: row.get("consumed_seq")?,
         turn: row.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId),
+        opaque: json(row, "messages", "opaque")?,
     })
 }
 

@@ -47,6 +47,7 @@ fn gone(call: String, consumed_seq: i64) -> ContextEntry {
         attachments: None,
         consumed_seq,
         turn: None,
+        opaque: None,
     }
 }
 
@@ -64,6 +65,7 @@ mod tests {
             attachments: None,
             consumed_seq: 1,
             turn: None,
+            opaque: None,
         }
     }
 

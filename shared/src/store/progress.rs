@@ -75,13 +75,34 @@ impl Store {
         }
         let stored = store_messages(&mut tx, &mut row, turn, written, false).await?;
         for message in &stored {
-            if let Some(usage) = message.usage {
-                count_call(&mut tx, &row, turn, usage).await?;
+            if message.role == Role::Assistant {
+                count_call(&mut tx, &row, turn, message.usage.unwrap_or_default()).await?;
             }
         }
         count_messages(&mut tx, &row, stored.len()).await?;
         tx.commit().await?;
         Ok(stored)
+    }
+
+    /// Stores what an engine has recorded of the messages at a place in the order of consumption: it gets that back with them.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: nothing was stored. So too where the turn does not run any more.
+    pub async fn record_opaque(
+        &self,
+        lease: &Lease,
+        turn: TurnId,
+        place: i64,
+        opaque: &serde_json::Value,
+    ) -> Result<(), StoreError> {
+        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        if row.active_turn != Some(turn) {
+            return Err(StoreError::LeaseLost);
+        }
+        let sql = "UPDATE messages SET opaque = $3 WHERE session_id = $1 AND consumed_seq = $2 \
+                   AND role IN ('user', 'tool')";
+        tx.run(sql, values![row.id.0, place, opaque.to_string()]).await?;
+        tx.commit().await
     }
 
     /// Counts what a running turn has used for nothing that is stored.
@@ -195,11 +216,15 @@ pub(super) async fn store_messages(
             tool_call_id: written.tool_call_id.clone(),
             thinking: written.thinking.clone(),
             model: written.model.clone(),
-            usage: by_model.then_some(written.usage),
-            thinking_tokens: by_model.then_some(written.thinking_tokens),
+            // What was not reported is unknown, not 0.
+            usage: (by_model && written.usage.is_known()).then_some(written.usage),
+            thinking_tokens: (by_model && written.usage.is_known()).then_some(written.thinking_tokens),
             origin: "engine".to_owned(),
             anchor: written.anchor.clone(),
             cancelled,
+            failed: written.failed,
+            truncated: written.truncated,
+            opaque: written.opaque.clone(),
             consumed_seq: Some(row.last_seq + 1),
             ..NewMessage::of(written.role)
         };

@@ -4,7 +4,7 @@ use super::StoreError;
 use super::db::{Column, Row};
 use crate::domain::{
     EngineKind, Interaction, InteractionId, InteractionKind, InteractionState, Job, JobId, JobKind, JobState,
-    Message, MessageId, Role, Session, SessionId, SessionStatus, TurnId, Usage, WorkerId,
+    Message, MessageId, Role, Session, SessionId, SessionStatus, Truncated, TurnId, Usage, WorkerId,
 };
 
 /// The columns that [`message`] reads.
@@ -12,7 +12,7 @@ macro_rules! message_columns {
     () => {
         "id, session_id, seq, turn_id, job_id, role, content, thinking, tool_calls, tool_call_id, model, input_tokens, \
          output_tokens, cache_tokens, thinking_tokens, cost_nanos, attachments, engine_metadata, external_id, origin, \
-         cancelled, created_ms"
+         cancelled, failed, truncated, created_ms"
     };
 }
 pub(super) use message_columns as MESSAGE_COLUMNS;
@@ -116,6 +116,14 @@ pub(super) fn message(row: &Row) -> Result<Message, StoreError> {
         external_id: row.get("external_id")?,
         origin: row.get("origin")?,
         cancelled: row.get("cancelled")?,
+        failed: row.get("failed")?,
+        truncated: match row.get::<Option<String>>("truncated")? {
+            Some(name) => Some(
+                Truncated::from_name(&name)
+                    .ok_or_else(|| StoreError::inconsistent(TABLE, "truncated", id_of(row)))?,
+            ),
+            None => None,
+        },
         created_ms: row.get("created_ms")?,
     })
 }

@@ -95,6 +95,12 @@ async fn a_turn_that_is_handed_back_goes_on_where_it_was(store: &Store) {
     assert_eq!(told(store, session).await, so_far(UNKNOWN));
 }
 
+/// How the model is told that the turn failed.
+fn as_failed(mut told: Vec<(Role, String)>) -> Vec<(Role, String)> {
+    told.push((Role::Assistant, "(I could not answer this: the turn failed.)".to_owned()));
+    told
+}
+
 async fn a_turn_that_fails_at_last_leaves_no_call_open(store: &Store) {
     let session = session(store).await;
     admit(store, session, "first").await;
@@ -102,7 +108,7 @@ async fn a_turn_that_fails_at_last_leaves_no_call_open(store: &Store) {
     half_way(store, session, &lease, mail.turn).await;
     let reaped = store.reap(session, 1).await.unwrap().unwrap();
     assert_eq!(reaped.ended.len(), 2);
-    assert_eq!(told(store, session).await, so_far(UNKNOWN));
+    assert_eq!(told(store, session).await, as_failed(so_far(UNKNOWN)));
     assert_eq!(store.session(session).await.unwrap().unwrap().usage, times(2));
 }
 
@@ -122,7 +128,8 @@ async fn a_turn_that_is_cancelled_or_fails_leaves_no_call_open(store: &Store) {
         let finished = store.finish(&lease, end).await.unwrap();
 
         let expected = so_far(INTERRUPTED);
-        assert_eq!(told(store, session).await, if is_cancelled { as_cancelled(expected) } else { expected });
+        let expected = if is_cancelled { as_cancelled(expected) } else { as_failed(expected) };
+        assert_eq!(told(store, session).await, expected);
         let [closed] = &finished.messages[..] else { panic!("{finished:?}") };
         assert_eq!((closed.role, closed.tool_call_id.as_deref()), (Role::Tool, Some("c3")));
         let row = store.session(session).await.unwrap().unwrap();
@@ -192,7 +199,8 @@ async fn a_call_that_has_a_child_is_asked_anew_and_finds_it(store: &Store) {
     assert_eq!(told(store, session).await.len(), 3);
     let (lease, _) = begin(store, session).await;
     store.abandon(&lease, 2).await.unwrap().unwrap();
-    assert_eq!(told(store, session).await.len(), 4);
+    // The last says that the turn failed.
+    assert_eq!(told(store, session).await.len(), 5);
 }
 
 /// A session whose turn, of a chat and an injected message, was cut off while a chat of its own waited between the two.

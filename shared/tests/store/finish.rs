@@ -45,7 +45,10 @@ async fn every_job_of_a_turn_gets_the_turns_answer(store: &Store) {
         assert_eq!((result.session_id, result.turn_id), (session, Some(mail.turn)));
         assert_eq!(result.message_id, Some(finished.messages[0].id));
         assert_eq!((result.model.as_deref(), result.context_source), (Some("model"), ContextSource::Replay));
-        assert_eq!(result.token_usage, TokenUsage { input: 10, output: 20, cache: 5, cost: Some(1.5) });
+        assert_eq!(
+            result.token_usage,
+            TokenUsage { input: Some(10), output: Some(20), cache: Some(5), cost: Some(1.5) }
+        );
         let row = job(store, ended.job).await;
         assert_eq!((row.state, row.result), (JobState::Succeeded, Some(JobResult::Chat(result.clone()))));
         assert_eq!(row.ended_ms.unwrap() - row.started_ms.unwrap(), result.duration_ms);

@@ -30,6 +30,7 @@ mod model;
 mod native;
 mod native_cuts;
 mod progress;
+mod provider_data;
 mod race;
 mod reap;
 mod schema;

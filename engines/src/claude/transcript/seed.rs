@@ -54,11 +54,11 @@ impl<'a> Seed<'a> {
         let mut context: VecDeque<_> = context.iter().collect();
         while let Some(message) = context.pop_front() {
             match message {
-                ContextMessage::User { text, attachments } => self.user(content(text, attachments)),
+                ContextMessage::User { text, attachments, .. } => self.user(content(text, attachments)),
                 ContextMessage::System(text) => self.user(content(text, &[])),
-                ContextMessage::Assistant { text, tool_calls } => {
+                ContextMessage::Assistant { text, tool_calls, .. } => {
                     let mut results = Vec::new();
-                    while let Some(ContextMessage::Tool { call, text }) =
+                    while let Some(ContextMessage::Tool { call, text, .. }) =
                         context.pop_front_if(|next| matches!(next, ContextMessage::Tool { .. }))
                     {
                         results.push((&**call, &**text));
