@@ -65,7 +65,8 @@ async fn what_a_model_call_used_for_nothing_counts(kind: Kind) {
     let replies =
         [using(says("noted"), 5, 1), status(400, "", too_long), using(says(" "), 1000, 77), says("well")];
     let server = Server::start(replies).await;
-    let agents = agent("scripted", &server.base_url, "prices = { input = 1.0, output = 10.0 }");
+    let agents =
+        agent("scripted", &server.base_url, "max_tries = 1\nprices = { input = 1.0, output = 10.0 }");
     let deployment = Deployment::with(kind, Options { agents, ..Options::default() }).await;
     let client = deployment.client();
     let session = text(&client.chat_with("scripted", None, "X = 5").await.json()["sessionId"]);
