@@ -17,7 +17,7 @@ RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/*
 RUN useradd --system --uid 10001 --user-group --home-dir /data --shell /usr/sbin/nologin roundhouse \
-    && install -d -o roundhouse -g roundhouse /data
+    && install -d -m 0700 -o roundhouse -g roundhouse /data
 COPY --from=build /out/roundhouse /usr/local/bin/roundhouse
 
 ENV ROUNDHOUSE_DATA_DIR=/data

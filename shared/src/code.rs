@@ -45,7 +45,7 @@ codes! {
     EmptyMessage = "EMPTY_MESSAGE", 422, "The message is empty",
         "A message needs at least one character that is not white space. Nothing was stored.";
     CwdNotAllowed = "CWD_NOT_ALLOWED", 422, "The working directory is not allowed",
-        "`cwd` must be an absolute path under the data directory or a configured workspace root.";
+        "`cwd` must be an absolute path under a configured workspace root, and not in the data directory. A turn fails with it where a link has come into the path since.";
     Unauthorized = "UNAUTHORIZED", 401, "Not authenticated",
         "The request needs a valid API key.";
     Forbidden = "FORBIDDEN", 403, "Not allowed",
