@@ -7,6 +7,8 @@
 
 #[macro_use]
 mod support;
+#[path = "../support/proxy.rs"]
+mod proxy;
 
 mod admit;
 mod cancel;
@@ -35,5 +37,6 @@ mod race;
 mod reap;
 mod schema;
 mod sessions;
+mod unclear;
 mod wakes;
 mod workers;

@@ -8,6 +8,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 use tempfile::TempDir;
 
+use crate::proxy::{Proxy, target_of};
+
 const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
 
 /// The two databases that we support.
@@ -87,6 +89,17 @@ impl Database {
     /// Another store on the same database, as another process would have it.
     pub(crate) async fn connect_again(&self) -> Store {
         Store::connect(&self.settings, self.folder.path()).await.unwrap()
+    }
+
+    /// Where its server listens.
+    pub(crate) fn address(&self) -> String {
+        target_of(&self.settings.url)
+    }
+
+    /// The same through a proxy.
+    pub(crate) async fn connect_through(&self, proxy: &Proxy) -> Store {
+        let settings = Settings { url: proxy.url(&self.settings.url), ..self.settings.clone() };
+        Store::connect(&settings, self.folder.path()).await.unwrap()
     }
 
     /// The number that a query gives.

@@ -32,6 +32,18 @@ macro_rules! on_both_databases {
     };
 }
 
+/// The same for what only a server over the network can do.
+macro_rules! on_postgres {
+    ($($case:ident),* $(,)?) => {
+        mod postgres {$(
+            #[test]
+            fn $case() {
+                crate::support::run(crate::support::Server::Postgres, super::$case);
+            }
+        )*}
+    };
+}
+
 /// Runs a case on a database of its own, which is gone afterwards, however the case ends.
 pub(crate) fn run<T>(server: Server, case: impl AsyncFnOnce(&T))
 where
