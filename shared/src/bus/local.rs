@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::broadcast;
 
+use super::batch::{Batch, Published, Verdict};
 use super::follow::Read;
 use super::ring::{After, Ring};
 use super::topics::{Keep, Topics};
@@ -37,28 +38,34 @@ impl Local {
         let topic = self.topics.of(session);
         {
             let mut state = topic.state();
-            if let Some(LeaseToken(token)) = fence {
-                if token < state.token {
-                    return Err(BusError::Fenced);
-                }
-                state.token = token;
+            if fence.is_some_and(|token| !state.memory.admits(token)) {
+                return Err(BusError::Fenced);
             }
-            let tail = match numbering {
-                Numbering::Continue => tail(&mut state.ring),
-                Numbering::Restart => begin(&mut state.ring),
-            };
-            for (n, event) in (tail.n + 1..).zip(events) {
-                state.ring.push(Event {
-                    id: EventId { epoch: tail.epoch, n },
-                    name: event.name,
-                    job: event.job,
-                    turn: event.turn,
-                    data: event.data.as_str().into(),
-                });
-            }
+            append(&mut state.ring, numbering, events);
         }
         topic.ring_bell();
         Ok(())
+    }
+
+    pub(super) fn publish_batch(
+        &self,
+        session: SessionId,
+        batch: &Batch,
+        events: &[NewEvent],
+    ) -> Result<Published, BusError> {
+        let topic = self.topics.of(session);
+        {
+            let mut state = topic.state();
+            let numbering = match state.memory.judge(batch) {
+                Verdict::Fenced => return Err(BusError::Fenced),
+                Verdict::Not(why) => return Ok(why),
+                Verdict::Append { gap: true } => Numbering::Restart,
+                Verdict::Append { gap: false } => Numbering::Continue,
+            };
+            append(&mut state.ring, numbering, events);
+        }
+        topic.ring_bell();
+        Ok(Published::Now)
     }
 
     pub(super) fn tail(&self, session: SessionId) -> EventId {
@@ -84,6 +91,22 @@ impl Local {
             // Nobody listening is fine.
             let _ = self.notices.send(*notice);
         }
+    }
+}
+
+fn append(ring: &mut Ring, numbering: Numbering, events: &[NewEvent]) {
+    let tail = match numbering {
+        Numbering::Continue => tail(ring),
+        Numbering::Restart => begin(ring),
+    };
+    for (n, event) in (tail.n + 1..).zip(events) {
+        ring.push(Event {
+            id: EventId { epoch: tail.epoch, n },
+            name: event.name,
+            job: event.job,
+            turn: event.turn,
+            data: event.data.as_str().into(),
+        });
     }
 }
 

@@ -1,9 +1,10 @@
 //! The bus: carries a session's events to whoever listens, replays what a listener missed, and rings processes.
 //!
 //! Events are numbered where they are appended, without holes within an *epoch*. Where a hole cannot be avoided (the log
-//! was lost, or an event could not be published) a new epoch begins, and every listener of the old one is told so
-//! ([`Followed::Gap`]). Nothing is decided here: the truth is in the store, and notices are only hints.
+//! was lost, an event could not be published, or Redis is another server than the one that gave the numbers, be it the same
+//! one restarted) a new epoch begins, and every listener of the old one is told so ([`Followed::Gap`]). Nothing is decided here: the truth is in the store, and notices are only hints.
 
+mod batch;
 mod follow;
 mod local;
 mod redis;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
+pub use batch::{Batch, Published};
 pub use follow::{Follow, Followed};
 
 use crate::domain::{EventId, InteractionId, JobId, LeaseToken, NewEvent, SessionId, TurnId};
@@ -107,6 +109,20 @@ impl Bus {
         match &*self.0 {
             Inner::Local(local) => local.publish(session, fence, numbering, events),
             Inner::Redis(redis) => redis.publish(session, fence, numbering, events).await,
+        }
+    }
+
+    /// The same for what may be published more than once, because nobody knows what became of it: it is appended once. Where
+    /// events of the same run are missing before it, a new epoch begins.
+    pub async fn publish_batch(
+        &self,
+        session: SessionId,
+        batch: &Batch,
+        events: &[NewEvent],
+    ) -> Result<Published, BusError> {
+        match &*self.0 {
+            Inner::Local(local) => local.publish_batch(session, batch, events),
+            Inner::Redis(redis) => redis.publish_batch(session, batch, events).await,
         }
     }
 

@@ -11,56 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 use super::follow::Read;
 use super::local::new_epoch;
 use super::topics::{Keep, Topics};
-use super::{BusError, LOG_EVENTS, LOG_KEPT, NOTICES, Notice, Numbering};
-use crate::domain::{Event, EventId, EventName, JobId, LeaseToken, NewEvent, SessionId, TurnId};
+use super::{Batch, BusError, LOG_EVENTS, LOG_KEPT, NOTICES, Notice, Numbering, Published};
+use crate::domain::{Event, EventId, LeaseToken, NewEvent, SessionId};
 use crate::redis::{RESPONSE_TIMEOUT, Settings, shared_connection};
 
+mod scripts;
 mod subscription;
-
-/// Appends and publishes in one step. A stale token gets 0 and changes nothing.
-const APPEND: &str = r"
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'n', 'token')
-local token = tonumber(ARGV[1])
-if token and meta[3] and token < tonumber(meta[3]) then return 0 end
-local epoch, n = meta[1], tonumber(meta[2] or '0')
-if not epoch or ARGV[3] == '1' then
-  epoch, n = ARGV[2], 0
-  redis.call('DEL', KEYS[1])
-end
-local first = n + 1
-for i = 7, #ARGV do
-  n = n + 1
-  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[4], n .. '-0', 'e', ARGV[i])
-end
-if token then redis.call('HSET', KEYS[2], 'token', ARGV[1]) end
-redis.call('HSET', KEYS[2], 'epoch', epoch, 'n', n)
-redis.call('PEXPIRE', KEYS[1], ARGV[5])
-redis.call('PEXPIRE', KEYS[2], ARGV[5])
-redis.call('PUBLISH', ARGV[6], epoch .. ' ' .. first .. '\n' .. table.concat(ARGV, '\n', 7))
-return 1
-";
-
-/// The numbering and its last number. A stream that has none gets one, so that every place in it has a name.
-const TAIL: &str = r"
-local meta = redis.call('HMGET', KEYS[2], 'epoch', 'n')
-local epoch, n = meta[1], meta[2]
-if not epoch then
-  epoch, n = ARGV[1], '0'
-  redis.call('DEL', KEYS[1])
-  redis.call('HSET', KEYS[2], 'epoch', epoch, 'n', n)
-  redis.call('PEXPIRE', KEYS[2], ARGV[2])
-end
-";
-
-/// What follows a place, read in one step: between two reads the log could be trimmed or renumbered. Where the
-/// numbering is another: its start, if the log still has that, or else its end.
-const READ: &str = r"
-if epoch == ARGV[3] then
-  return {epoch, n, redis.call('XRANGE', KEYS[1], ARGV[4] .. '-0', '+', 'COUNT', ARGV[5])}
-end
-local whole = #redis.call('XRANGE', KEYS[1], '1-0', '1-0') == 1
-return {epoch, whole and '0' or n, {}}
-";
 
 /// An entry of a stream: its id and its fields.
 type Entry = (String, Vec<(String, String)>);
@@ -84,6 +40,18 @@ pub(super) struct Redis {
     pub(super) notices: broadcast::Sender<Notice>,
     subscribed: Arc<AtomicBool>,
     _task: AbortOnDropHandle<()>,
+}
+
+/// How an append introduces itself to the script.
+#[derive(Debug, Default)]
+struct AsWho {
+    mode: &'static str,
+    token: Option<i64>,
+    /// The first and the last of its run's events.
+    numbers: Option<(i64, i64)>,
+    id: String,
+    restart: bool,
+    waits: bool,
 }
 
 /// The names of keys and channels. Braces keep a session's two keys in one slot of a cluster.
@@ -134,9 +102,9 @@ impl Redis {
         Ok(Self {
             connection,
             names,
-            append: Script::new(APPEND),
-            tail: Script::new(&format!("{TAIL} return {{epoch, n}}")),
-            read: Script::new(&format!("{TAIL} {READ}")),
+            append: Script::new(&scripts::append()),
+            tail: Script::new(&scripts::tail()),
+            read: Script::new(&scripts::read()),
             topics,
             notices,
             subscribed,
@@ -151,22 +119,65 @@ impl Redis {
         numbering: Numbering,
         events: &[NewEvent],
     ) -> Result<(), BusError> {
+        let restart = numbering == Numbering::Restart;
+        let as_who = AsWho { mode: "run", token: fence.map(|token| token.0), restart, ..AsWho::default() };
+        self.append(session, as_who, events).await.map(drop)
+    }
+
+    pub(super) async fn publish_batch(
+        &self,
+        session: SessionId,
+        batch: &Batch,
+        events: &[NewEvent],
+    ) -> Result<Published, BusError> {
+        let (mode, waits) = match batch {
+            Batch::Run { fenced: true, .. } => ("run", false),
+            Batch::Run { fenced: false, .. } => ("fact", false),
+            Batch::Stored { waits, .. } => ("stored", *waits),
+        };
+        let numbers = batch.numbers();
+        let as_who = AsWho {
+            mode,
+            token: numbers.map(|(token, _, _)| token),
+            numbers: numbers.map(|(_, first, last)| (first, last)),
+            id: batch.id().unwrap_or_default(),
+            waits,
+            restart: false,
+        };
+        self.append(session, as_who, events).await
+    }
+
+    async fn append(
+        &self,
+        session: SessionId,
+        as_who: AsWho,
+        events: &[NewEvent],
+    ) -> Result<Published, BusError> {
+        let text = |number: Option<i64>| number.map_or_else(String::new, |number| number.to_string());
+        let flag = |set: bool| if set { "1" } else { "0" };
         let mut call = self.append.prepare_invoke();
         call.key(self.names.log(session))
             .key(self.names.meta(session))
-            .arg(fence.map_or(String::new(), |token| token.0.to_string()))
+            .arg(as_who.mode)
+            .arg(text(as_who.token))
+            .arg(text(as_who.numbers.map(|(first, _)| first)))
+            .arg(text(as_who.numbers.map(|(_, last)| last)))
+            .arg(as_who.id)
+            .arg(flag(as_who.restart))
+            .arg(flag(as_who.waits))
             .arg(epoch_name(new_epoch()))
-            .arg(if numbering == Numbering::Restart { "1" } else { "0" })
             .arg(LOG_EVENTS)
             .arg(KEPT_MS)
             .arg(self.names.channel(session));
         for event in events {
-            call.arg(encode(event));
+            call.arg(event.to_line());
         }
         let mut connection = self.connection.clone();
         match within(call.invoke_async::<i64>(&mut connection)).await? {
             0 => Err(BusError::Fenced),
-            _ => Ok(()),
+            2 => Ok(Published::Before),
+            3 => Ok(Published::Early),
+            _ => Ok(Published::Now),
         }
     }
 
@@ -254,19 +265,9 @@ fn epoch_of(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// `name job turn data`, in one line: JSON of ours has no raw line breaks.
-fn encode(event: &NewEvent) -> String {
-    let job = event.job.map_or_else(|| "-".to_owned(), |job| job.to_string());
-    let turn = event.turn.map_or_else(|| "-".to_owned(), |turn| turn.to_string());
-    format!("{} {job} {turn} {}", event.name, event.data)
-}
-
 fn decode(id: EventId, text: &str) -> Option<Event> {
-    let mut parts = text.splitn(4, ' ');
-    let name = EventName::from_name(parts.next()?)?;
-    let job = parts.next()?.parse::<JobId>().ok();
-    let turn = parts.next()?.parse::<TurnId>().ok();
-    Some(Event { id, name, job, turn, data: parts.next()?.into() })
+    let NewEvent { name, job, turn, data } = NewEvent::from_line(text)?;
+    Some(Event { id, name, job, turn, data: data.into() })
 }
 
 /// The events of one publication: `epoch first`, then a line each.
@@ -280,6 +281,7 @@ fn decode_all(payload: &str) -> Option<Vec<Event>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{EventName, JobId};
 
     #[test]
     fn events_read_back_as_written() {
@@ -289,7 +291,8 @@ mod tests {
             turn: None,
             data: r#"{"text":"a b\nc"}"#.to_owned(),
         };
-        let events = decode_all(&format!("ff 7\n{}\n{}", encode(&event), encode(&event))).unwrap();
+        let line = event.to_line();
+        let events = decode_all(&format!("ff 7\n{line}\n{line}")).unwrap();
         assert_eq!(events[1].id, EventId { epoch: 255, n: 8 });
         assert_eq!((events[0].name, events[0].job, events[0].turn), (event.name, event.job, None));
         assert_eq!(&*events[0].data, event.data);

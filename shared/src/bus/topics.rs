@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, watch};
 
+use super::batch::Memory;
 use super::ring::Ring;
 use crate::domain::SessionId;
 
@@ -20,15 +21,15 @@ pub(super) struct Topic {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) ring: Ring,
-    /// The newest lease that has published.
-    pub(super) token: i64,
+    /// What was published; only where the topic is the log itself.
+    pub(super) memory: Memory,
     followers: usize,
     used: Instant,
 }
 
 impl Topic {
     fn new(ring: Ring) -> Self {
-        let state = State { ring, token: 0, followers: 0, used: Instant::now() };
+        let state = State { ring, memory: Memory::default(), followers: 0, used: Instant::now() };
         Self { state: Mutex::new(state), bell: watch::Sender::new(0) }
     }
 

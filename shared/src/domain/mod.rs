@@ -10,6 +10,7 @@ mod job;
 mod lease;
 mod message;
 mod session;
+mod stored;
 mod view;
 mod worker;
 
@@ -25,5 +26,6 @@ pub use job::{Job, JobKind, JobState, Lane, OnBusy, SessionJob};
 pub use lease::Lease;
 pub use message::{Anchor, Message, Role, Truncated};
 pub use session::{Session, SessionStatus};
+pub use stored::{Place, Stored};
 pub use view::{InteractionView, MessageView};
 pub use worker::{HeldLease, Worker};

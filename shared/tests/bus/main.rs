@@ -2,12 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a case that cannot go on has failed, there and then")]
 
+#[path = "../support/proxy.rs"]
+mod proxy;
 #[path = "../support/mod.rs"]
 mod support;
 
 #[macro_use]
 mod site;
 
+mod batches;
 mod connections;
 mod fence;
 mod follow;
@@ -17,3 +20,4 @@ mod notices;
 mod numbers;
 mod outage;
 mod seams;
+mod servers;

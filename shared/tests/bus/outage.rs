@@ -66,22 +66,22 @@ async fn a_server_that_comes_back_empty_is_a_gap() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_with_its_data_is_no_gap() {
+async fn a_server_that_comes_back_with_its_data_is_a_gap_all_the_same() {
     let mut server = Server::running(Keeps::Everything).await;
     let (bus, session) = (Bus::connect(&server.settings()).unwrap(), SessionId::generate());
     up(&bus).await;
     let mut follow = bus.follow(session, None).await;
     publish(&bus, session, &["a"]).await;
     let first = next_event(&mut follow).await;
-    // Acknowledged, and not yet read when the server dies.
-    publish(&bus, session, &["b", "c"]).await;
     server.kill();
     assert_unavailable(&bus, session).await;
     server.start().await;
     eventually("publishing works", async || try_publish(&bus, session, "d").await.is_ok()).await;
-    let rest = next_events(&mut follow, 3).await;
-    assert_follow_on(first.id, &rest);
-    assert_eq!(rest.iter().map(text).collect::<String>(), "bcd");
+    // Nothing was lost here, but nobody can know.
+    next_gap(&mut follow).await;
+    let after = next_event(&mut follow).await;
+    assert_eq!(text(&after), "d");
+    assert_ne!(after.id.epoch, first.id.epoch);
 }
 
 #[tokio::test]
