@@ -104,17 +104,13 @@ async fn a_server_that_got_older_data_back_while_it_ran_is_a_gap() {
     let (bus, session) = (Bus::connect(&server.settings()).unwrap(), SessionId::generate());
     let mut follow = bus.follow(session, None).await;
     publish(&bus, session, &["a", "b"]).await;
+    assert_eq!(next_events(&mut follow, 2).await.len(), 2);
+    // Its first replica gives a server a new identity.
     replicate(&backup, &here).await;
     command(&backup, &["REPLICAOF", "NO", "ONE"]).await;
     publish(&bus, session, &["c", "d"]).await;
-    let mut events = Vec::new();
-    while events.len() < 4 {
-        match follow.next().await {
-            roundhouse_shared::bus::Followed::Event(event) => events.push(event),
-            roundhouse_shared::bus::Followed::Gap => {}
-        }
-    }
-    let told = events[3].id;
+    next_gap(&mut follow).await;
+    let told = next_events(&mut follow, 2).await[1].id;
     // The same process, with the same connections, and the data of some time ago.
     replicate(&server, &there).await;
     command(&server, &["REPLICAOF", "NO", "ONE"]).await;
