@@ -2,6 +2,7 @@
 
 mod claude;
 
+use std::path::{PathBuf, absolute};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,17 +60,20 @@ pub(crate) fn offered(config: &Config, environment: &Environment) -> Vec<Offered
     }
     let agents = config.agents.iter();
     agents
-        .map(|(name, agent)| Offered { name: name.clone(), runs: configured(config, agent, environment) })
+        .map(|(name, agent)| Offered {
+            name: name.clone(),
+            runs: configured(config, name, agent, environment),
+        })
         .collect()
 }
 
-fn configured(config: &Config, agent: &AgentSettings, environment: &Environment) -> Runs {
+fn configured(config: &Config, name: &str, agent: &AgentSettings, environment: &Environment) -> Runs {
     let nothing = |why| {
         let model = Some(agent.model.clone()).filter(|model| !model.is_empty());
         Runs::Nothing(why, agent.engine, model)
     };
     match agent.engine {
-        EngineKind::OpenAi => match openai_settings(config, agent, environment) {
+        EngineKind::OpenAi => match openai_settings(config, name, agent, environment) {
             Ok(settings) => Runs::OpenAi(Box::new(settings)),
             Err(why) => nothing(why),
         },
@@ -82,6 +86,7 @@ fn configured(config: &Config, agent: &AgentSettings, environment: &Environment)
 
 fn openai_settings(
     config: &Config,
+    name: &str,
     agent: &AgentSettings,
     environment: &Environment,
 ) -> Result<openai::Settings, String> {
@@ -108,7 +113,8 @@ fn openai_settings(
         sources.push(Arc::new(server));
     }
     let permissions = agent.engine_permissions().map_err(|why| format!("permissions: {why}"))?;
-    let others = || config.agents.keys().cloned().collect();
+    // Not everybody: what another agent may do would be what this one may.
+    let spawns = || agent.spawn.clone().unwrap_or_else(|| vec![name.to_owned()]);
     Ok(openai::Settings {
         base_url: agent.base_url.clone(),
         api_key,
@@ -120,7 +126,7 @@ fn openai_settings(
         sources,
         permissions,
         ask_user: agent.has_tool(ASK_USER),
-        spawn_agent: agent.has_tool(SPAWN_AGENT).then(others),
+        spawn_agent: agent.has_tool(SPAWN_AGENT).then(spawns).filter(|agents| !agents.is_empty()),
         max_iterations: agent.max_iterations.unwrap_or(defaults.max_iterations),
         max_cost_nanos: agent.max_cost.map(nanos),
         context_window: agent.context_window.map(u64::from),
@@ -158,8 +164,17 @@ fn found(config: &Config, environment: &Environment) -> Vec<Offered> {
     found
 }
 
+/// The data directory, which no file tool touches.
+fn data_dir(config: &Config) -> PathBuf {
+    absolute(&config.data.dir).unwrap_or_else(|_| config.data.dir.clone())
+}
+
 fn engine_defaults(config: &Config) -> openai::Settings {
-    openai::Settings { idle_timeout: config.limits.no_progress.0, ..openai::Settings::default() }
+    openai::Settings {
+        idle_timeout: config.limits.no_progress.0,
+        closed: vec![data_dir(config)],
+        ..openai::Settings::default()
+    }
 }
 
 impl Offered {

@@ -1,10 +1,10 @@
 //! Agents that Claude Code runs.
 
-use std::path::{Path, absolute};
+use std::path::Path;
 
 use roundhouse_engines::claude;
 
-use super::nanos;
+use super::{data_dir, nanos};
 use crate::config::{AgentSettings, Config, Environment};
 
 /// The variables by which Claude Code finds its provider. Those of this process are passed on, unless the agent has its
@@ -60,7 +60,8 @@ fn defaults(config: &Config, environment: &Environment) -> claude::Settings {
     let passed = PROVIDER.iter().filter_map(|name| Some(((*name).to_owned(), environment.get(name)?.into())));
     claude::Settings {
         // The program runs in other directories than we do.
-        config_dir: absolute(&config.data.dir).unwrap_or_else(|_| config.data.dir.clone()).join("claude"),
+        config_dir: data_dir(config).join("claude"),
+        closed: vec![data_dir(config)],
         env: passed.collect(),
         no_progress: config.limits.no_progress.0,
         ..claude::Settings::default()

@@ -29,6 +29,7 @@ pub(super) const fn keys_of(engine: EngineKind) -> (&'static [&'static str], &'s
                 "context_window",
                 "compat",
                 "tools",
+                "spawn",
                 "mcp",
                 "permissions",
                 "max_iterations",
@@ -97,6 +98,9 @@ pub(crate) struct AgentSettings {
     /// The tools that the agent may use: of Roundhouse's own, none unless they are named; of the program's, all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<Vec<String>>,
+    /// The agents that it may start with `spawn_agent`; absent: only itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spawn: Option<Vec<String>>,
     /// MCP servers whose tools the agent may use, by the names that their tools begin with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) mcp: BTreeMap<String, McpSettings>,
@@ -219,6 +223,7 @@ pub(super) fn expected(key: &str) -> Option<&'static str> {
             "a table like { roles = \"alternate\", system = \"first\", reasoning = \"calls\", call_ids = \"short\" }"
         }
         "tools" => "a list of tools, like [\"shell\", \"read_file\", \"ask_user\"]",
+        "spawn" => "a list of agents of this configuration, like [\"reviewer\"]",
         "mcp" => {
             "a table like { files = { command = [\"npx\", \"some-server\"] }, web = { url = \"http://127.0.0.1:3001/mcp\" } }"
         }

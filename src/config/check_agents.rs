@@ -4,7 +4,7 @@ use roundhouse_shared::domain::EngineKind;
 
 use super::error::Complaint;
 use super::load::expected;
-use super::{AgentSettings, Loaded, print};
+use super::{AgentSettings, Loaded, SPAWN_AGENT, print};
 
 /// Claude Code's own permission modes that make sense without a person at its terminal.
 const PERMISSION_MODES: [&str; 4] = ["default", "acceptEdits", "plan", "bypassPermissions"];
@@ -123,6 +123,18 @@ impl Checked<'_> {
     }
 
     fn tools(&mut self, agent: &AgentSettings) {
+        let agents = &self.loaded.config.agents;
+        let unknown = agent.spawn.iter().flatten().find(|name| !agents.contains_key(*name));
+        if let Some(name) = unknown {
+            self.say("spawn", format_args!("wrong (there is no agent {name:?})"));
+        }
+        if agent.spawn.is_some() && !agent.has_tool(SPAWN_AGENT) {
+            let (list, tools) = (self.key("spawn"), self.key("tools"));
+            let place = self.loaded.place(&list);
+            self.wrong.push(Complaint::Conflict(format!(
+                "`{list}` is set {place}, and `{tools}` has no `{SPAWN_AGENT}`, so nothing would ever be started",
+            )));
+        }
         if let Err(why) = agent.mcp_servers() {
             self.say("mcp", format_args!("wrong ({why})"));
         }

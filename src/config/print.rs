@@ -91,7 +91,8 @@ pub(crate) fn example() -> String {
 # context_window = 128000
 # tools = ["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]
 # mcp = { files = { command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/data"] } }  # its tools are files__…
-# permissions = { default = "allow", ask = ["shell"], allow = ["shell(git status)"], deny = ["shell(sudo)"] }
+# spawn = ["claude"]                         # the agents that spawn_agent may start; absent: only this one itself
+# permissions = { default = "allow", ask = ["shell"], allow = ["shell(ls)", "read_file(./**)"], deny = ["shell(sudo)"] }
 # max_iterations = 100                       # model calls in one turn
 # turn_timeout = "10m"                       # the longest turn; absent: limits.turn_timeout
 # max_cost = 0.5                             # US dollars in one turn, needs prices; absent: any amount
@@ -106,7 +107,7 @@ pub(crate) fn example() -> String {
 # model = "sonnet"
 # instructions = "You are a helpful assistant."           # added to Claude Code's own
 # tools = ["Bash", "Read", "Edit", "Write"]  # absent: all that Claude Code has
-# permissions = { default = "ask", allow = ["Read", "Bash(git status)"], deny = ["WebFetch"] }
+# permissions = { default = "ask", allow = ["Read(./**)", "Bash(ls)"], deny = ["WebFetch"] }
 # permission_mode = "default"                # or acceptEdits, plan, bypassPermissions
 # setting_sources = []                       # of user, project, local: Claude Code's own settings, none unless named
 # env = { ANTHROPIC_BASE_URL = "http://127.0.0.1:9001" }

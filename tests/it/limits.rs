@@ -72,7 +72,7 @@ async fn messages_that_came_at_one_boundary_are_summarised_once(kind: Kind) {
         says("done"),
     ];
     let server = Server::start(replies).await;
-    let more = "tools = [\"shell\", \"spawn_agent\"]\ncontext_window = 10000";
+    let more = "tools = [\"shell\", \"spawn_agent\"]\nspawn = [\"oracle\"]\ncontext_window = 10000";
     let agents = agent("scripted", &server.base_url, more);
     let deployment = Deployment::with(kind, Options { agents, ..Options::default() }).await;
     let (client, other) = (deployment.client(), deployment.other());

@@ -54,6 +54,7 @@ mod quirks;
 mod race;
 mod resume;
 mod sessions;
+mod spawn;
 mod sse;
 mod stop;
 mod takeover;

@@ -84,7 +84,7 @@ async fn a_cancel_between_two_workers_ends_the_child_too(kind: Kind) {
 
 on!(a_spawn_that_a_person_has_allowed_is_not_asked_about_again: Distributed);
 async fn a_spawn_that_a_person_has_allowed_is_not_asked_about_again(kind: Kind) {
-    let asks = "tools = [\"spawn_agent\"]\npermissions = { ask = [\"spawn_agent\"] }";
+    let asks = "tools = [\"spawn_agent\"]\nspawn = [\"oracle\"]\npermissions = { ask = [\"spawn_agent\"] }";
     let agents = agent("careful", &format!("{ORACLE}/v1"), asks);
     let options = Options { workers: 1, lease: "4s", agents, ..Options::default() };
     let mut deployment = Deployment::with(kind, options).await;

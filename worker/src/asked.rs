@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use roundhouse_engines::contract::{Answer, Asked, ToolCall};
+use roundhouse_engines::permissions::Permissions;
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{
     Agent, Decision, EventKind, Interaction, InteractionAnswer, InteractionId, InteractionKind,
@@ -182,6 +183,10 @@ async fn spawn(
     if persist(run, || store.depth(lease.session, DEPTH)).await? == DEPTH {
         return Ok(Answer::Deny(format!("agents that start agents are nested {DEPTH} deep already")));
     }
+    let rules_above = match rules_for_child(turn).await? {
+        Ok(rules) => rules,
+        Err(why) => return Ok(Answer::Deny(why)),
+    };
     let spawn = Spawn {
         turn: mail.turn,
         message: calling,
@@ -198,6 +203,7 @@ async fn spawn(
         },
         text,
         wakes: !wait,
+        rules_above,
     };
     let notices = worker.bus.notices();
     let child = persist(run, || store.spawn(lease, &spawn)).await?;
@@ -216,6 +222,27 @@ async fn spawn(
             Answer::Deny(format!("the agent failed: {why}"))
         }
     })
+}
+
+/// The permissions that bind a child beside its own: those that bind us, and ours.
+async fn rules_for_child(turn: Turn<'_>) -> Result<Result<Option<String>, String>, StoreError> {
+    let Turn { worker, run, mail, .. } = turn;
+    let (store, session) = (&worker.store, run.lease.session);
+    let stored = persist(run, || store.rules_above(session)).await?;
+    let rules: Result<Vec<Permissions>, _> = stored.as_deref().map_or(Ok(Vec::new()), serde_json::from_str);
+    let Ok(mut rules) = rules else {
+        return Ok(Err("what the agents above this one may do cannot be read".to_owned()));
+    };
+    let own = worker.engines.get(&mail.agent).map(|runnable| runnable.engine.permissions());
+    if let Some(own) = own.filter(|own| !own.is_open() && !rules.contains(own)) {
+        rules.push(own);
+    }
+    if rules.is_empty() {
+        return Ok(Ok(None));
+    }
+    Ok(serde_json::to_string(&rules)
+        .map(Some)
+        .map_err(|error| format!("what it may do cannot be stored: {error}")))
 }
 
 /// An agent that a child can have, or what the model is told instead. It may be one that only another worker can run.

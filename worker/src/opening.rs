@@ -4,6 +4,7 @@ use roundhouse_engines::contract::{
     Capabilities, ContextKind, Earlier, Engine, EngineError, EngineEvent, EngineSession, InputMessage,
     Intake, OpenSession, TurnInput,
 };
+use roundhouse_engines::permissions::Permissions;
 use roundhouse_engines::process::kill_owned;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{ContextSource, EventKind, LeaseToken, Scope, SessionId};
@@ -74,6 +75,7 @@ pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
         model: mail.model.clone(),
         cwd,
         owner: Some(owner(session, run.lease.token)),
+        above: above(turn).await?,
     };
     let earlier = if mail.continued { Some(earlier(turn).await?) } else { None };
     let messages = translate::inputs(&mail.unsent, &mail.jobs);
@@ -88,6 +90,18 @@ pub(crate) async fn open(turn: Turn<'_>) -> Result<Opened, NotOpened> {
         }
         ContextKind::Native => native(turn, &**engine, spec, capabilities, messages, earlier).await,
     }
+}
+
+/// The permissions of the agents that have started this session.
+pub(crate) async fn above(turn: Turn<'_>) -> Result<Vec<Permissions>, NotOpened> {
+    let (store, session) = (&turn.worker.store, turn.run.lease.session);
+    let Some(rules) = persist(turn.run, || store.rules_above(session)).await? else { return Ok(Vec::new()) };
+    // Not to be understood is not to be free of them.
+    serde_json::from_str(&rules).map_err(|error| {
+        tracing::error!(session.id = %session, %error, "the permissions of the agents above cannot be read");
+        let detail = "the permissions of the agents that have started this session cannot be read";
+        NotOpened::Problem(Problem::with_detail(Code::EngineUnavailable, detail))
+    })
 }
 
 /// The engine's own conversation: as it was left, or a new one that begins with what is stored.

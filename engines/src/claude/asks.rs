@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::protocol::Ask;
 use crate::contract::{Answer, Asked, EngineEvent, ToolCall};
-use crate::permissions::{Permissions, Verdict};
+use crate::permissions::{Gate, Verdict};
 
 /// Asks a person, by its nature.
 const QUESTION: &str = "AskUserQuestion";
@@ -68,7 +68,7 @@ impl Asks {
     /// call as the model wrote it.
     pub(super) fn decide(
         &mut self,
-        permissions: &Permissions,
+        gate: &Gate,
         may: impl Fn(&Ask) -> bool,
         can_ask: bool,
         written: impl Fn(&str) -> Option<Value>,
@@ -76,7 +76,7 @@ impl Asks {
         let verdict = |ask: &Ask| match &*ask.tool {
             QUESTION | PLAN => Verdict::Ask,
             SEARCH => Verdict::Allow,
-            tool => permissions.decide(tool, &ask.input),
+            tool => gate.decide(tool, &ask.input),
         };
         // A question that a person is to answer keeps only other such questions waiting.
         let is_busy = self.open.is_some() || !can_ask;
@@ -85,7 +85,10 @@ impl Asks {
         let ask = self.waiting.remove(at)?;
         Some(match verdict(&ask) {
             Verdict::Allow => allow(&ask, None),
-            Verdict::Deny => Outcome::Reply(deny(&ask, &denied(&ask)), None),
+            Verdict::Deny => {
+                let reason = gate.refusal(&ask.tool, &ask.input).unwrap_or_else(|| denied(&ask));
+                Outcome::Reply(deny(&ask, &reason), None)
+            }
             Verdict::Ask => {
                 let asked = match &*ask.tool {
                     QUESTION => Asked::Question(json!({"questions": ask.input["questions"]})),
@@ -105,7 +108,7 @@ impl Asks {
     }
 
     /// A person's answer, if it is one to the open question.
-    pub(super) fn answer(&mut self, id: &str, answer: Answer, permissions: &Permissions) -> Option<Outcome> {
+    pub(super) fn answer(&mut self, id: &str, answer: Answer, gate: &Gate) -> Option<Outcome> {
         let ask = self.open.take_if(|open| open.id == id)?;
         let refuse = |reason: &str| {
             let reason = if reason.trim().is_empty() { denied(&ask) } else { reason.to_owned() };
@@ -123,8 +126,8 @@ impl Asks {
             )),
             // Whoever may change a call may not do what nobody may.
             (QUESTION | PLAN, Answer::Allow { input: Some(other) }) => allow(&ask, Some(&other)),
-            (tool, Answer::Allow { input: Some(other) }) => match permissions.decide(tool, &other) {
-                Verdict::Deny => refuse(""),
+            (tool, Answer::Allow { input: Some(other) }) => match gate.decide(tool, &other) {
+                Verdict::Deny => refuse(&gate.refusal(tool, &other).unwrap_or_default()),
                 _ => allow(&ask, Some(&other)),
             },
             (_, Answer::Deny(reason) | Answer::Text(reason)) => refuse(&reason),

@@ -2,17 +2,18 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use super::proxy::Proxy;
 use super::settings::Settings;
 use super::transcript::TEMPORARY;
 use crate::contract::OpenSession;
 use crate::mcp::{self, Transport};
+use crate::permissions::Permissions;
 use crate::process::{Environment, Spec, Stdin};
 
 /// Never offered: by these, processes that share a configuration folder see one another and talk.
@@ -43,20 +44,21 @@ pub(super) enum Begins {
     Resumed,
 }
 
-/// What is to be started for a session. `id` is its native one's, `mcp` the file of [`write_mcp`].
+/// What is to be started for a session. `id` is its native one's, `mcp` the path of an [`McpFile`].
 pub(super) fn spec(
     settings: &Settings,
     session: &OpenSession,
     id: &str,
     begins: Begins,
     mcp: Option<PathBuf>,
+    proxy: Option<&Proxy>,
 ) -> Spec {
     let (program, before) =
         settings.command.split_first().map_or(("claude", &[][..]), |(first, rest)| (first, rest));
     let mut spec = Spec::new(program, &session.cwd);
     spec.args =
         before.iter().map(OsString::from).chain(arguments(settings, session, id, begins, mcp)).collect();
-    spec.environment = environment(settings);
+    spec.environment = environment(settings, proxy);
     spec.owner = Some(session.owner.clone().unwrap_or_else(|| session.session.clone()));
     spec.stdin = Stdin::Piped;
     spec
@@ -97,7 +99,8 @@ fn arguments(
         add(&["--max-turns", &most.to_string()]);
     }
     add(&["--strict-mcp-config"]);
-    let hidden: Vec<_> = NEVER.into_iter().chain(settings.permissions.never()).collect();
+    let above = session.above.iter().flat_map(Permissions::never);
+    let hidden: Vec<_> = NEVER.into_iter().chain(settings.permissions.never()).chain(above).collect();
     add(&["--disallowedTools", &hidden.join(",")]);
     if let Some(file) = mcp {
         args.extend(["--mcp-config".into(), file.into()]);
@@ -105,42 +108,53 @@ fn arguments(
     args
 }
 
-fn environment(settings: &Settings) -> Environment {
+fn environment(settings: &Settings, proxy: Option<&Proxy>) -> Environment {
     let ours = ENVIRONMENT.map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let mut set: Vec<_> = ours.into_iter().collect();
     set.push(("CLAUDE_CODE_MAX_RETRIES".into(), settings.max_retries.to_string().into()));
     set.extend(settings.env.iter().map(|(name, value)| (name.into(), value.reveal().into())));
+    if let Some(proxy) = proxy {
+        proxy.replaces(&mut set);
+    }
     set.push(("CLAUDE_CONFIG_DIR".into(), settings.config_dir.clone().into()));
     // Where the output of background commands is found again, to be deleted with their session.
     set.push(("CLAUDE_CODE_TMPDIR".into(), settings.config_dir.join(TEMPORARY).into()));
     Environment { pass: Vec::new(), set }.with_safe_git()
 }
 
-/// Writes the MCP servers where only we can read them: their keys must not stand in a command line. Blocks.
-pub(super) fn write_mcp(settings: &Settings) -> io::Result<Option<PathBuf>> {
-    if settings.mcp.is_empty() {
-        return Ok(None);
+/// A file with the MCP servers of one process, keys included; deleted with this.
+pub(super) struct McpFile(PathBuf);
+
+impl McpFile {
+    /// Writes the servers where only we can read them: their keys must not stand in a command line. Blocks.
+    pub(super) fn write(settings: &Settings) -> io::Result<Option<Self>> {
+        if settings.mcp.is_empty() {
+            return Ok(None);
+        }
+        let servers: Map<_, _> =
+            settings.mcp.iter().map(|server| (server.name.clone(), mcp_server(server))).collect();
+        let content = json!({"mcpServers": servers}).to_string();
+        fs::create_dir_all(&settings.config_dir)?;
+        let file = Self(settings.config_dir.join(format!("mcp-{}.json", uuid::Uuid::now_v7().simple())));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        options.open(&file.0)?.write_all(content.as_bytes())?;
+        Ok(Some(file))
     }
-    let servers: Map<_, _> =
-        settings.mcp.iter().map(|server| (server.name.clone(), mcp_server(server))).collect();
-    let content = json!({"mcpServers": servers}).to_string();
-    // Agents share the folder; those with the same servers share the file.
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    let file = settings.config_dir.join(format!("mcp-{:016x}.json", hasher.finish()));
-    if fs::read_to_string(&file).is_ok_and(|there| there == content) {
-        return Ok(Some(file));
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.0.clone()
     }
-    fs::create_dir_all(&settings.config_dir)?;
-    let new = file.with_extension(uuid::Uuid::now_v7().to_string());
-    fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&new)?
-        .write_all(content.as_bytes())?;
-    fs::rename(&new, &file)?;
-    Ok(Some(file))
+}
+
+impl Drop for McpFile {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(file = %self.0.display(), %error, "a file with the keys of MCP servers is left");
+        }
+    }
 }
 
 fn mcp_server(server: &mcp::Settings) -> Value {

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::lines::{self, Read, Waiting};
+use super::proxy::Proxy;
 use crate::contract::EngineError;
 use crate::process::{ChildStdin, Process, Spec};
 
@@ -27,13 +28,15 @@ pub(super) struct Link {
     lines: mpsc::Receiver<Waiting>,
     /// `None` once its input is closed.
     writer: Option<mpsc::Sender<String>>,
+    /// What it reaches its provider through.
+    _proxy: Option<Proxy>,
     /// Reader and writer; they end with this.
     _tasks: JoinSet<()>,
 }
 
 impl Link {
     /// Starts a process.
-    pub(super) fn start(spec: Spec) -> Result<Self, EngineError> {
+    pub(super) fn start(spec: Spec, proxy: Option<Proxy>) -> Result<Self, EngineError> {
         let unavailable = |reason: String| EngineError::Unavailable(format!("Claude Code: {reason}"));
         let mut process = Process::spawn(spec).map_err(|error| unavailable(error.to_string()))?;
         let (Some(stdin), Some(output)) = (process.take_stdin(), process.take_output()) else {
@@ -44,7 +47,7 @@ impl Link {
         tasks.spawn(lines::follow(BufReader::with_capacity(READ_BUFFER_BYTES, output), read));
         let (writer, unwritten) = mpsc::channel(UNWRITTEN_LINES);
         tasks.spawn(write_all(stdin, unwritten));
-        Ok(Self { process, lines, writer: Some(writer), _tasks: tasks })
+        Ok(Self { process, lines, writer: Some(writer), _proxy: proxy, _tasks: tasks })
     }
 
     /// Writes a line. It is lost if the process does not read it: then the process is as good as dead, and its silence

@@ -28,6 +28,7 @@ mod lines;
 mod link;
 mod message;
 mod protocol;
+mod proxy;
 mod reading;
 mod session;
 mod settings;
@@ -51,6 +52,7 @@ use crate::contract::{
     Capabilities, ContextKind, Engine, EngineError, EngineSession, Fork, Forked, Intake, Native, OpenSession,
 };
 use crate::openai::usage::Rates;
+use crate::permissions::{Gate, Permissions};
 
 /// The mode in which the CLI denies what it would ask about, and it asks us about everything.
 const DONT_ASK: &str = "dontAsk";
@@ -72,8 +74,19 @@ impl Agent {
         Meter { before: None, rates: self.rates, max_cost_nanos: self.settings.max_cost_nanos }
     }
 
-    fn reading(&self) -> Reading {
-        Reading::new(self.settings.permissions.clone(), self.meter())
+    /// What decides about the calls of a session.
+    fn gate(&self, session: &OpenSession, native: &Native) -> Gate {
+        Gate {
+            own: self.settings.permissions.clone(),
+            above: session.above.clone(),
+            cwd: session.cwd.clone(),
+            closed: self.settings.closed.clone(),
+            engine_files: Some((self.settings.config_dir.clone(), native.id.clone())),
+        }
+    }
+
+    fn reading(&self, session: &OpenSession, native: &Native) -> Reading {
+        Reading::new(self.gate(session, native), self.meter())
     }
 }
 
@@ -114,6 +127,10 @@ impl fmt::Debug for ClaudeCli {
 impl Engine for ClaudeCli {
     fn capabilities(&self) -> Capabilities {
         Capabilities { context: ContextKind::Native, works_on_files: true, intake: Intake::AnyTime }
+    }
+
+    fn permissions(&self) -> Permissions {
+        self.agent.settings.permissions.clone()
     }
 
     async fn available(&self) -> Result<(), EngineError> {

@@ -18,7 +18,7 @@ use super::protocol::{CommandState, Line};
 use super::turn::{Command, Ending, Turn};
 use super::usage::{Meter, Totals};
 use crate::contract::{AssistantMessage, EngineEvent, Usage};
-use crate::permissions::Permissions;
+use crate::permissions::Gate;
 
 /// Requests of ours, by which their replies are known.
 pub(super) const INITIALIZE: &str = "initialize";
@@ -28,7 +28,7 @@ const INTERRUPT: &str = "interrupt";
 
 #[derive(Debug)]
 pub(super) struct Reading {
-    permissions: Permissions,
+    gate: Gate,
     meter: Meter,
     /// By the uuid of the line.
     commands: HashMap<String, Command>,
@@ -52,9 +52,9 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new(permissions: Permissions, meter: Meter) -> Self {
+    pub(super) fn new(gate: Gate, meter: Meter) -> Self {
         Self {
-            permissions,
+            gate,
             meter,
             commands: HashMap::new(),
             turn: None,

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, sleep_until};
 use uuid::Uuid;
 
-use super::command::Begins;
+use super::command::{Begins, McpFile};
 use super::earlier::{self, Continuation};
 use super::link::Link;
 use super::reading::Reading;
@@ -41,6 +41,8 @@ pub(super) struct Session {
     last: String,
     odd: String,
     ends_by: Option<Instant>,
+    /// Until the process has read it: no tool is to find it.
+    mcp: Option<McpFile>,
 }
 
 impl Session {

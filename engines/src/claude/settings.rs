@@ -27,6 +27,8 @@ pub struct Settings {
     /// The CLI's own mode, in which each session begins: `default`, `acceptEdits`, `plan`, …; `None`: `default`. The
     /// permissions above decide in every mode; so `dontAsk`, which denies whatever is to be decided, is refused.
     pub permission_mode: Option<String>,
+    /// Folders that the CLI's file tools never touch, but for what is the session's own in them: the server's data directory.
+    pub closed: Vec<PathBuf>,
     /// MCP servers that the CLI starts or connects to. Their times and working directories are its own affair.
     pub mcp: Vec<mcp::Settings>,
     /// Which of the host's settings files count: `user`, `project`, `local`. None of them by default.
@@ -58,6 +60,7 @@ impl Default for Settings {
             tools: None,
             permissions: Permissions::default(),
             permission_mode: None,
+            closed: Vec::new(),
             mcp: Vec::new(),
             setting_sources: Vec::new(),
             env: BTreeMap::new(),

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use crate::permissions::Permissions;
+
 use super::Usage;
 
 /// What an engine needs to open a session.
@@ -22,6 +24,8 @@ pub struct OpenSession {
     /// The mark of everything that is started for the session ([`crate::process::kill_leftovers`]): what a crash of ours
     /// leaves running is found by it.
     pub owner: Option<String>,
+    /// The permissions of the agents that have started this session, however far up: each of them has to allow a call too.
+    pub above: Vec<Permissions>,
 }
 
 /// The input of one turn.

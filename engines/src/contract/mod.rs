@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::permissions::Permissions;
+
 pub use self::error::EngineError;
 pub use self::event::{Answer, Asked, AssistantMessage, EngineEvent, Truncated, TurnDone, Usage};
 pub use self::input::{
@@ -31,6 +33,11 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// [`EngineError::Unavailable`] with a reason that an operator understands.
     async fn available(&self) -> Result<(), EngineError>;
+
+    /// The agent's permissions: what it starts is bound by them too ([`OpenSession::above`]).
+    fn permissions(&self) -> Permissions {
+        Permissions::default()
+    }
 
     /// Opens one session. Nothing is sent to a model before [`EngineSession::send`].
     ///

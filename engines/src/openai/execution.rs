@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::toolbox::{Tool, Toolbox};
 use super::turn::Place;
 use crate::contract::{Answer, Asked, EngineEvent, ToolCall};
-use crate::permissions::Verdict;
+use crate::permissions::{Gate, Verdict};
 use crate::tools::{ToolContext, ToolOutcome, ToolSource, bounded};
 
 /// How many pieces of a tool's output wait to be told.
@@ -43,7 +43,7 @@ async fn try_run(
         .get(&call.name)
         .ok_or_else(|| format!("There is no tool `{}`. {}", call.name, toolbox.names()))?;
     let input = arguments(&call.arguments)?;
-    let (input, note) = match (leave(call, tool, &input, settings, host).await?, input) {
+    let (input, note) = match (leave(call, tool, &input, &place.gate, host).await?, input) {
         (None, input) => (input, String::new()),
         (Some(other), _) => {
             let note = format!("[The call was changed before it ran. Its arguments were: {other}]\n");
@@ -59,7 +59,9 @@ async fn try_run(
     let outcome = match tool {
         Tool::AskUser => ToolOutcome::success(host.ask_for_text(host_tools::question(input)?).await?),
         Tool::SpawnAgent => {
-            ToolOutcome::success(host.ask_for_text(host_tools::spawn(&call.id, input)?).await?)
+            let agents = settings.spawn_agent.as_deref().unwrap_or_default();
+            let asked = host_tools::spawn(&call.id, input, agents)?;
+            ToolOutcome::success(host.ask_for_text(asked).await?)
         }
         Tool::Sourced(source, name) => follow(&**source, name, input, &call.id, place, host).await,
     };
@@ -93,12 +95,15 @@ async fn leave(
     call: &ToolCall,
     tool: &Tool,
     input: &Value,
-    settings: &Settings,
+    gate: &Gate,
     host: &mut Host,
 ) -> Result<Option<Value>, String> {
-    let denied = || format!("This call of `{}` is not permitted.", call.name);
-    match settings.permissions.decide(&call.name, input) {
-        Verdict::Deny => return Err(denied()),
+    let denied = |input: &Value| {
+        let why = gate.refusal(&call.name, input);
+        why.unwrap_or_else(|| format!("This call of `{}` is not permitted.", call.name))
+    };
+    match gate.decide(&call.name, input) {
+        Verdict::Deny => return Err(denied(input)),
         Verdict::Allow => return Ok(None),
         // To ask whether a question may be asked is to ask too much.
         Verdict::Ask if matches!(tool, Tool::AskUser) => return Ok(None),
@@ -110,15 +115,13 @@ async fn leave(
             Err(format!("The call was to run with arguments that are no object, and did not: {other}"))
         }
         // Whoever may change a call may not do what nobody may.
-        Answer::Allow { input: Some(other) }
-            if settings.permissions.decide(&call.name, &other) == Verdict::Deny =>
-        {
-            Err(denied())
+        Answer::Allow { input: Some(other) } if gate.decide(&call.name, &other) == Verdict::Deny => {
+            Err(denied(&other))
         }
         Answer::Allow { input: Some(other) } => Ok((other != *input).then_some(other)),
-        Answer::Deny(reason) | Answer::Text(reason) if reason.trim().is_empty() => Err(denied()),
+        Answer::Deny(reason) | Answer::Text(reason) if reason.trim().is_empty() => Err(denied(input)),
         Answer::Deny(reason) | Answer::Text(reason) => Err(reason),
-        Answer::Given { .. } => Err(denied()),
+        Answer::Given { .. } => Err(denied(input)),
     }
 }
 

@@ -122,7 +122,8 @@ fn option(value: Value) -> Option<Value> {
 }
 
 /// What the call of `spawn_agent` with this id asks for, or why it asks for nothing.
-pub(super) fn spawn(call: &str, input: Value) -> Result<Asked, String> {
+/// `agents` are those that may be named, none: any.
+pub(super) fn spawn(call: &str, input: Value, agents: &[String]) -> Result<Asked, String> {
     #[derive(Deserialize)]
     struct Input {
         agent: String,
@@ -143,6 +144,12 @@ pub(super) fn spawn(call: &str, input: Value) -> Result<Asked, String> {
         serde_json::from_value(input).map_err(|error| format!("The arguments are not right: {error}."))?;
     if agent.trim().is_empty() || message.trim().is_empty() {
         return Err("`agent` and `message` may not be empty.".to_owned());
+    }
+    if !agents.is_empty() && !agents.contains(&agent) {
+        return Err(format!(
+            "there is no agent {agent:?} that this agent may start; there are: {}",
+            agents.join(", ")
+        ));
     }
     Ok(Asked::Spawn { call: call.to_owned(), agent, message, wait: matches!(mode, Mode::Wait) })
 }

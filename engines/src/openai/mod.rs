@@ -76,6 +76,7 @@ pub use self::settings::{Prices, Secret, Settings};
 pub(crate) use self::spending::dollars;
 use self::turn::Place;
 use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, Intake, OpenSession};
+use crate::permissions::Gate;
 pub use crate::permissions::{InvalidRule, Permissions, Rule, Verdict};
 
 /// The engine of one agent.
@@ -112,6 +113,10 @@ impl Engine for OpenAi {
         }
     }
 
+    fn permissions(&self) -> Permissions {
+        self.provider.settings.permissions.clone()
+    }
+
     async fn available(&self) -> Result<(), EngineError> {
         self.provider.probe().await
     }
@@ -121,7 +126,20 @@ impl Engine for OpenAi {
         if model.is_empty() {
             return Err(EngineError::Unavailable("no model is configured".to_owned()));
         }
-        let place = Place { model: model.into(), cwd: spec.cwd, owner: spec.owner.unwrap_or(spec.session) };
+        let settings = &self.provider.settings;
+        let gate = Gate {
+            own: settings.permissions.clone(),
+            above: spec.above,
+            cwd: spec.cwd.clone(),
+            closed: settings.closed.clone(),
+            engine_files: None,
+        };
+        let place = Place {
+            model: model.into(),
+            cwd: spec.cwd,
+            owner: spec.owner.unwrap_or(spec.session),
+            gate: Arc::new(gate),
+        };
         Ok(Box::new(Session::new(Arc::clone(&self.provider), place)))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,12 +33,14 @@ pub struct Settings {
     pub sources: Vec<Arc<dyn ToolSource>>,
     /// Which calls of them run.
     pub permissions: Permissions,
+    /// Folders that file tools never touch, but for the session's own workspace in them: the server's data directory.
+    pub closed: Vec<PathBuf>,
     /// Whether `ask_user` is offered, by which the model asks a person ([`Asked::Question`]).
     ///
     /// [`Asked::Question`]: crate::contract::Asked::Question
     pub ask_user: bool,
     /// Whether `spawn_agent` is offered, by which the model gives work to another agent ([`Asked::Spawn`]), and the
-    /// names of the agents that it is told of; none: it may name any.
+    /// names of the agents that it may start; none: it may name any.
     ///
     /// [`Asked::Spawn`]: crate::contract::Asked::Spawn
     pub spawn_agent: Option<Vec<String>>,
@@ -77,6 +80,7 @@ impl Default for Settings {
             extra_body: serde_json::Map::new(),
             sources: Vec::new(),
             permissions: Permissions::default(),
+            closed: Vec::new(),
             ask_user: false,
             spawn_agent: None,
             max_iterations: 100,

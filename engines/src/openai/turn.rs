@@ -18,6 +18,7 @@ use super::spending::Spending;
 use super::stream::Reading;
 use super::toolbox::{self, Toolbox};
 use crate::contract::{AssistantMessage, ContextMessage, Earlier, EngineError, EngineEvent, ToolCall, Usage};
+use crate::permissions::Gate;
 
 /// Where and for whom turns run.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(super) struct Place {
     pub(super) cwd: PathBuf,
     /// The name under which tools start processes.
     pub(super) owner: String,
+    /// What decides about the session's calls.
+    pub(super) gate: Arc<Gate>,
 }
 
 pub(super) struct Turn {

@@ -1,31 +1,45 @@
 //! Which tool calls run, which are asked about first, and which never run.
 //!
 //! A rule names a tool as its engine does (`read_file`, `WebFetch`), tools by the beginning of their names (`files__*`,
-//! `mcp__files__*`: all of an MCP server), or commands of a shell tool (`shell`, `Bash`) by their beginning (`shell(git push)`), word
-//! by word: `shell(git push)` covers `git push origin`, not `git pushx`. The most specific rule that covers a call decides: a
-//! longer command over a shorter one, any command over the tool, the tool over the beginning of its name, a longer such
+//! `mcp__files__*`: all of an MCP server), commands of a shell tool (`shell`, `Bash`) by their beginning (`shell(git push)`), word
+//! by word, or paths of a file tool (`Read(./src/**)`, `paths`). The most specific rule that covers a call decides: a longer
+//! command over a shorter one, any command or path over the tool, the tool over the beginning of its name, a longer such
 //! beginning over a shorter one, any rule over `default`; among equals `deny` over `ask` over `allow`.
 //!
-//! A shell command is cut into its parts (`;`, `&&`, `|`, `$(…)`, backquotes, new lines and so on, quoted or not). Each part is
-//! judged by itself and the strictest verdict counts: it is allowed only if every part is, and one part is enough to
-//! ask or deny. The two sides read a part differently, each on its safe side (`command`): `allow` takes it as it is
-//! written, and nothing that redirects; `ask` and `deny` see through quotes, assignments, paths and words such as `sudo`.
+//! *Shells.* Every tool that carries a command is a shell here: Claude Code's `Monitor` like its `Bash`, and a tool of an MCP server
+//! with a `command` is one to the rules that ask or deny. A command is read twice (`command`), and the strictest verdict on
+//! anything in it counts: `allow` takes a part as it is written, and nothing that redirects; `ask` and `deny` see through
+//! quotes, assignments, paths, wrappers such as `sudo` and `timeout`, `sh -c` and git's own options. Where a command cannot be
+//! told, such as `$X` or `eval "$Y"`, and some rule asks about or denies commands, a person is asked.
+//!
+//! *Unknown tools.* `default = "allow"` covers the tools that are known here (`names`) and those of configured MCP servers. Where
+//! there is a rule that asks or denies, any other tool is asked about.
 //!
 //! This is a guard rail, no sandbox: a shell has more ways to spell a command than any rule foresees, so whoever must
 //! be sure denies the shell tool itself, and allows by beginnings.
 
 mod command;
+mod gate;
+mod git;
+mod lexer;
+mod names;
+mod paths;
+mod programs;
+mod rule;
 
-use std::str::FromStr;
+use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The tools whose commands rules can name: ours, and Claude Code's.
-const SHELLS: [&str; 2] = ["shell", "Bash"];
+use self::command::{Match, Run};
+pub use self::gate::Gate;
+pub(crate) use self::paths::is_in_repository;
+use self::rule::{Covers, Named};
+pub use self::rule::{InvalidRule, Rule};
 
 /// An agent's permissions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Permissions {
     /// For calls that no rule covers.
@@ -39,7 +53,7 @@ pub struct Permissions {
 }
 
 /// What becomes of a call. In the order of strictness.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It runs.
@@ -51,131 +65,156 @@ pub enum Verdict {
     Deny,
 }
 
-/// What a permission is about: `tool`, `beginning of tools*` or `shell(beginning of a command)`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Rule {
-    tool: Named,
-    /// The words with which a command begins; empty: every call of the tool.
-    words: Vec<String>,
-}
-
-/// Which tools a rule names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Named {
-    /// Those whose names begin so. In the order of their lengths for one tool.
-    Beginning(String),
-    Tool(String),
-}
-
-/// A rule that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{rule}` is no permission: {reason}")]
-pub struct InvalidRule {
-    rule: String,
-    reason: &'static str,
-}
-
-impl FromStr for Rule {
-    type Err = InvalidRule;
-
-    fn from_str(text: &str) -> Result<Self, InvalidRule> {
-        let invalid = |reason| InvalidRule { rule: text.to_owned(), reason };
-        let (tool, beginning) = match text.trim().split_once('(') {
-            Some((tool, rest)) => {
-                let beginning = rest.strip_suffix(')').ok_or_else(|| invalid("its bracket is not closed"))?;
-                (tool.trim(), Some(beginning))
-            }
-            None => (text.trim(), None),
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
-        let name = tool.strip_suffix('*').unwrap_or(tool);
-        if name.is_empty() || !name.chars().all(is_name) {
-            return Err(invalid("it has to be tool, beginning of tools*, or shell(beginning of a command)"));
-        }
-        let kind = if name == tool { Named::Tool } else { Named::Beginning };
-        let named = kind(name.to_owned());
-        let Some(beginning) = beginning else {
-            return Ok(Self { tool: named, words: Vec::new() });
-        };
-        if !SHELLS.contains(&tool) {
-            return Err(invalid("only `shell` and `Bash` have commands"));
-        }
-        let words = command::plain_words(beginning)
-            .filter(|words| !words.is_empty())
-            .ok_or_else(|| invalid("the brackets have to hold the beginning of one plain command"))?;
-        Ok(Self { tool: named, words: words.into_iter().map(str::to_owned).collect() })
-    }
-}
-
-impl TryFrom<String> for Rule {
-    type Error = InvalidRule;
-
-    fn try_from(text: String) -> Result<Self, InvalidRule> {
-        text.parse()
-    }
+/// What of a call a rule is held against.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    /// The tool alone.
+    Tool,
+    /// A part of a command, as it is written, and all that it runs by itself.
+    Part(&'a command::Part<'a>, &'a [Run]),
+    /// Something that a command runs.
+    Run(&'a Run),
+    /// The path of a file tool.
+    Path(&'a paths::Place),
 }
 
 impl Permissions {
-    /// What becomes of a call with these arguments.
+    /// What becomes of a call with these arguments. Paths are those of this process's directory; see [`Gate`].
     pub fn decide(&self, tool: &str, input: &Value) -> Verdict {
-        let command = input.get("command").and_then(Value::as_str).filter(|_| SHELLS.contains(&tool));
-        let Some(command) = command else {
-            return self.judge(tool, None);
+        self.decide_in(tool, input, &std::env::current_dir().unwrap_or_default())
+    }
+
+    /// The same in a working directory.
+    pub(crate) fn decide_in(&self, tool: &str, input: &Value, cwd: &std::path::Path) -> Verdict {
+        if names::is_shell(tool) {
+            return match names::command(input) {
+                Some(Cow::Borrowed(command)) => self.command(tool, command),
+                // It takes no such command.
+                Some(Cow::Owned(words)) => self.judge(tool, Subject::Tool).max(self.command(tool, &words)),
+                None => self.judge(tool, Subject::Tool),
+            };
+        }
+        let own = match paths::Place::of(tool, input, cwd) {
+            Some(place) => self.judge(tool, Subject::Path(&place)),
+            None => self.judge(tool, Subject::Tool),
         };
-        // A shell joins the lines; as it is written, the command ends there. Both have to pass.
-        let joined = command.replace("\\\n", "");
-        let parts = [command, &joined].into_iter().flat_map(command::parts);
-        parts.map(|part| self.judge(tool, Some(&part))).max().unwrap_or_else(|| self.judge(tool, None))
+        match names::command(input) {
+            Some(command) => own.max(self.carried(tool, &command)),
+            None => own,
+        }
+    }
+
+    /// Whether nothing in it restricts anything.
+    pub fn is_open(&self) -> bool {
+        self.default == Verdict::Allow && !self.restricts()
     }
 
     /// The tools of which no call ever runs, as far as rules name them one by one.
     pub(crate) fn never(&self) -> impl Iterator<Item = &str> {
-        let has_words = |tool: &str| {
+        let has_more = |tool: &str| {
             let mut others = self.allow.iter().chain(&self.ask);
-            others.any(|other| other.tool.is(tool) && !other.words.is_empty())
+            others.any(|other| other.is_about(tool) && !other.is_whole())
         };
-        let whole =
-            self.deny.iter().filter(|rule| rule.words.is_empty()).filter_map(|rule| match &rule.tool {
-                Named::Tool(tool) => Some(&**tool),
-                Named::Beginning(_) => None,
-            });
-        whole.filter(move |tool| !has_words(tool))
+        let whole = self.deny.iter().filter(|rule| rule.is_whole()).filter_map(Rule::tool);
+        whole.filter(move |tool| !has_more(tool)).flat_map(names::same)
+    }
+
+    /// The verdict on a shell's command: the strictest on anything in it.
+    fn command(&self, tool: &str, command: &str) -> Verdict {
+        // A shell joins the lines; as it is written, the command ends there. Both have to pass.
+        let joined = command.replace("\\\n", "");
+        let parts = [command, &joined].into_iter().flat_map(command::parts);
+        let written = parts.map(|part| self.judge(tool, Subject::Part(&part, &part.as_run()))).max();
+        let written = written.unwrap_or_else(|| self.judge(tool, Subject::Tool));
+        let runs = command::runs(command);
+        runs.iter().map(|run| self.run(tool, run)).max().map_or(written, |run| run.max(written))
+    }
+
+    /// The verdict on something that a command runs.
+    fn run(&self, tool: &str, run: &Run) -> Verdict {
+        let is_covered = self.rules().any(|(verdict, rule)| {
+            rule.has_words() && rule.covers(tool, verdict, Subject::Run(run)) == Covers::Yes
+        });
+        if self.allow.iter().any(|rule| rule.names(tool) && rule.is_alias(run)) {
+            return Verdict::Allow;
+        }
+        let is_inner = matches!(run, Run::Command { is_inner: true, .. });
+        // The command that runs it was judged as a whole.
+        let verdict =
+            if is_covered || is_inner { self.judge(tool, Subject::Run(run)) } else { Verdict::Allow };
+        let restricting = self.rules().filter(|(verdict, _)| *verdict != Verdict::Allow);
+        let mut perhaps = restricting.filter(|(verdict, rule)| {
+            rule.has_words() && rule.covers(tool, *verdict, Subject::Run(run)) == Covers::Perhaps
+        });
+        if perhaps.next().is_some() { verdict.max(Verdict::Ask) } else { verdict }
+    }
+
+    /// The verdict of the shells' rules on a command that another tool carries: only those that ask or deny count, and those
+    /// about every command only where no rule names the tool.
+    fn carried(&self, tool: &str, command: &str) -> Verdict {
+        let is_named = self.rules().any(|(_, rule)| rule.names(tool));
+        let of_shells = |rules: &[Rule], with_whole: bool| -> Vec<Rule> {
+            let kept = rules.iter().filter(|rule| rule.is_of_shells() && (with_whole || !rule.is_whole()));
+            kept.cloned().collect()
+        };
+        let shells = Self {
+            default: Verdict::Allow,
+            allow: of_shells(&self.allow, false),
+            ask: of_shells(&self.ask, !is_named),
+            deny: of_shells(&self.deny, !is_named),
+        };
+        shells.command(names::SHELL, command)
     }
 
     /// The verdict of the most specific rule, among equals the strictest.
-    fn judge(&self, tool: &str, part: Option<&command::Part<'_>>) -> Verdict {
+    fn judge(&self, tool: &str, subject: Subject<'_>) -> Verdict {
+        let covering = self
+            .rules()
+            .map(|(verdict, rule)| (verdict, rule, rule.covers(tool, verdict, subject)))
+            .filter_map(|(verdict, rule, covers)| match covers {
+                Covers::Yes => Some((verdict, rule)),
+                // Where it cannot be told whether a strict rule covers the path, a person can.
+                Covers::Perhaps if verdict != Verdict::Allow && !rule.has_words() => {
+                    Some((Verdict::Ask, rule))
+                }
+                Covers::Perhaps | Covers::No => None,
+            });
+        let decided = covering.map(|(verdict, rule)| (rule.length(), rule.named(), verdict)).max();
+        match decided {
+            Some((_, _, verdict)) => verdict,
+            None if self.restricts() && !names::is_known(tool) => self.default.max(Verdict::Ask),
+            None => self.default,
+        }
+    }
+
+    /// Whether a rule asks or denies.
+    fn restricts(&self) -> bool {
+        !self.ask.is_empty() || !self.deny.is_empty()
+    }
+
+    fn rules(&self) -> impl Iterator<Item = (Verdict, &Rule)> {
         let lists = [(Verdict::Allow, &self.allow), (Verdict::Ask, &self.ask), (Verdict::Deny, &self.deny)];
-        let rules =
-            lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)));
-        rules
-            .filter(|(verdict, rule)| rule.tool.names(tool) && rule.covers(*verdict, part))
-            .map(|(verdict, rule)| (rule.words.len(), &rule.tool, verdict))
-            .max()
-            .map_or(self.default, |(_, _, verdict)| verdict)
+        lists.into_iter().flat_map(|(verdict, rules)| rules.iter().map(move |rule| (verdict, rule)))
+    }
+}
+
+impl From<Match> for Covers {
+    fn from(found: Match) -> Self {
+        match found {
+            Match::No => Self::No,
+            Match::Perhaps => Self::Perhaps,
+            Match::Yes => Self::Yes,
+        }
     }
 }
 
 impl Named {
-    fn is(&self, tool: &str) -> bool {
-        matches!(self, Self::Tool(name) if name == tool)
-    }
-
+    /// Whether it names a tool, by its own name or by that of one that is the same to rules.
     fn names(&self, tool: &str) -> bool {
-        match self {
-            Self::Beginning(beginning) => tool.starts_with(&**beginning),
-            Self::Tool(name) => name == tool,
-        }
-    }
-}
-
-impl Rule {
-    fn covers(&self, verdict: Verdict, part: Option<&command::Part<'_>>) -> bool {
-        match part {
-            _ if self.words.is_empty() => true,
-            None => false,
-            Some(part) if verdict == Verdict::Allow => part.is_plainly(&self.words),
-            Some(part) => part.may_be(&self.words),
-        }
+        let is_named = |tool: &str| match self {
+            Self::Beginning(beginning) => names::plain(tool).starts_with(names::plain(beginning)),
+            Self::Tool(name) => names::plain(name) == names::plain(tool) || names::covers(name, tool),
+        };
+        is_named(tool) || matches!(self, Self::Beginning(beginning) if tool.starts_with(&**beginning))
     }
 }

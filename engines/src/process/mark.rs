@@ -95,7 +95,6 @@ mod tests {
     #[test]
     fn a_mark_is_inherited_and_not_kept_by_us() {
         let mark = Mark::random();
-        #[expect(clippy::disallowed_methods, reason = "a child to look at")]
         let start = || std::process::Command::new("sleep").arg("60").spawn();
         let mut child = spawn(mark, start, |child| Some(child.id())).unwrap();
         assert_eq!(Mark::of(child.id()), Some(mark));

@@ -10,6 +10,7 @@ use nix::fcntl::OFlag;
 use uuid::Uuid;
 
 use super::files::{Budget, Problem};
+use crate::permissions::is_in_repository;
 
 /// The longest file that is held in memory.
 pub(super) const FILE_BYTES: u64 = 8 * 1024 * 1024;
@@ -99,6 +100,11 @@ impl Workspace {
         if self.dir.symlink_metadata(&relative).is_ok_and(|metadata| metadata.is_symlink()) {
             relative = self.dir.canonicalize(&relative).map_err(|error| problem(path, &error))?;
         }
+        if self.is_in_repository(&relative) {
+            return Err(Problem::new(format!(
+                "Refused: `{path}` is in `.git`, which decides what git runs. Use git itself."
+            )));
+        }
         let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
             return Err(Problem::new(format!("`{path}` does not name a file.")));
         };
@@ -111,6 +117,12 @@ impl Workspace {
             Err(error) => return Err(problem(path, &error)),
         };
         Ok(Place { parent, name: name.into(), mode })
+    }
+
+    /// Whether a path leads into a repository's own folder, as it is written or through links.
+    fn is_in_repository(&self, relative: &Path) -> bool {
+        let there = relative.ancestors().find_map(|path| self.dir.canonicalize(path).ok());
+        [Some(relative), there.as_deref(), Some(&self.root)].into_iter().flatten().any(is_in_repository)
     }
 
     /// Opens a directory; makes it where there is none. A link that leads out is an error of the opening.

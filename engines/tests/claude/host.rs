@@ -93,6 +93,7 @@ impl Host {
             model: None,
             cwd: self.path("work"),
             owner: None,
+            above: Vec::new(),
         }
     }
 

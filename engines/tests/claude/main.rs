@@ -9,6 +9,7 @@ mod chats;
 mod crashes;
 mod failures;
 mod fake;
+mod gate;
 mod host;
 mod injections;
 mod interrupts;
@@ -16,4 +17,5 @@ mod interrupts;
 #[expect(dead_code, reason = "shared with the tests of transcripts, which use more of it")]
 mod model;
 mod permissions;
+mod secrets;
 mod sessions;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
 
+mod gate_commands;
+mod gate_paths;
 mod openai_attachments;
 mod openai_calls;
 mod openai_compaction;

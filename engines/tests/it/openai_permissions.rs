@@ -134,12 +134,14 @@ fn what_is_no_permission_is_refused() {
         ("*", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("a*b", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("*__read", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
-        ("shell*(ls)", "only `shell` and `Bash` have commands"),
+        ("shell*(ls)", "only `shell` and `Bash` have commands, and only file tools have paths"),
         ("read file", "it has to be tool, beginning of tools*, or shell(beginning of a command)"),
         ("shell(git", "its bracket is not closed"),
         ("shell( )", "the brackets have to hold the beginning of one plain command"),
         ("shell(ls | wc)", "the brackets have to hold the beginning of one plain command"),
-        ("read_file(/etc)", "only `shell` and `Bash` have commands"),
+        ("web__fetch(a)", "only `shell` and `Bash` have commands, and only file tools have paths"),
+        ("read_file()", "the brackets have to hold a path, in which `*` and `**` may stand: `./src/**`"),
+        ("Read(a/../b)", "the brackets have to hold a path, in which `*` and `**` may stand: `./src/**`"),
     ];
     for (rule, reason) in cases {
         let error = rule.parse::<Rule>().unwrap_err().to_string();

@@ -104,6 +104,7 @@ async fn wrong_settings_are_refused_at_the_start() {
         model: None,
         cwd: "/".into(),
         owner: None,
+        above: Vec::new(),
     };
     let error = no_model.open(spec).await.err().unwrap();
     assert_eq!(error.to_string(), "the engine is unavailable: no model is configured");

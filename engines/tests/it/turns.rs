@@ -37,6 +37,7 @@ pub(crate) async fn open(engine: &OpenAi) -> Box<dyn EngineSession> {
         model: None,
         cwd: PathBuf::from("/"),
         owner: None,
+        above: Vec::new(),
     };
     engine.open(spec).await.unwrap()
 }

@@ -8,7 +8,6 @@ use serde_json::json;
 use super::support::Workspace;
 
 /// A command of git, as somebody else has run it before.
-#[expect(clippy::disallowed_methods, reason = "a repository is made")]
 fn git(at: &Path, args: &[&str]) {
     let mut git = Command::new("git");
     git.args(["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]);

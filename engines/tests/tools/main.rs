@@ -7,6 +7,7 @@ mod files;
 mod git;
 mod lists;
 mod process;
+mod repositories;
 mod shell;
 mod shell_ends;
 mod strays;

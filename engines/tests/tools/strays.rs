@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use roundhouse_engines::process::{Process, Spec, reap_strays};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::task::JoinSet;
 
 use super::support::{pids, runs, stat, until, until_gone};
 
@@ -48,7 +49,8 @@ async fn a_stray_of_a_dropped_process_is_ended_too() {
 
 #[tokio::test]
 async fn a_stray_that_ends_by_itself_is_reaped_and_nobody_elses_status_is_taken() {
-    let reaping = tokio::spawn(reap_strays());
+    let mut reaping = JoinSet::new();
+    reaping.spawn(reap_strays());
     let (mut process, stray) = with_stray("sleep 0.2").await;
     until("the stray to be reaped", || parent(stray).is_none()).await;
 
@@ -59,5 +61,4 @@ async fn a_stray_that_ends_by_itself_is_reaped_and_nobody_elses_status_is_taken(
     until("the other stray to be reaped", || parent(other).is_none()).await;
     assert_eq!(short.wait().await.unwrap().code(), Some(7));
     process.end(Duration::ZERO).await;
-    reaping.abort();
 }

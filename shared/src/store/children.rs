@@ -23,6 +23,8 @@ pub struct Spawn {
     pub text: String,
     /// Whether its answer wakes the parent, instead of being waited for.
     pub wakes: bool,
+    /// The permissions that bind the child beside its own, as [`Store::rules_above`] gives them back; `None`: none do.
+    pub rules_above: Option<String>,
 }
 
 impl Store {
@@ -59,8 +61,10 @@ impl Store {
         let seq = child.next_seq();
         tx.run(sql, values![job.0, child.id.0, seq, message.id.0, key, row.now_ms, wakes, by, waits]).await?;
         let sql = "UPDATE sessions SET parent_session_id = $2, last_seq = $3, message_count = 1, last_message_id = $4, \
-                   enqueued_ms = $5 WHERE id = $1";
-        tx.run(sql, values![child.id.0, row.id.0, child.last_seq, message.id.0, row.now_ms]).await?;
+                   enqueued_ms = $5, rules_above = $6 WHERE id = $1";
+        let rules = spawn.rules_above.as_deref();
+        let values = values![child.id.0, row.id.0, child.last_seq, message.id.0, row.now_ms, rules];
+        tx.run(sql, values).await?;
         tx.commit().await?;
         Ok(SessionJob { job, session: child.id, kind: JobKind::Chat })
     }
@@ -85,6 +89,12 @@ impl Store {
         let sql = "SELECT id FROM messages WHERE session_id = (SELECT session_id FROM turns WHERE id = $1) \
                    AND turn_id = $1 AND tool_calls IS NOT NULL ORDER BY id DESC LIMIT 1";
         self.db.first(sql, values![turn.0]).await?.map(|row| Ok(MessageId(row.get("id")?))).transpose()
+    }
+
+    /// The permissions that bind a session beside its agent's own: those of the agents that have started it, however far up.
+    pub async fn rules_above(&self, session: SessionId) -> Result<Option<String>, StoreError> {
+        let sql = "SELECT rules_above FROM sessions WHERE id = $1";
+        self.db.first(sql, values![session.0]).await?.map_or(Ok(None), |row| row.get("rules_above"))
     }
 
     /// How many ancestors a session has, counted up to `most`.

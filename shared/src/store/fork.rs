@@ -41,7 +41,8 @@ pub(super) async fn fork(
     let lost = lost_word(tx, row, at, newest).await?;
     let context_source = settle(tx, row, into, native, lost).await?;
     let sql = "UPDATE sessions SET parent_session_id = $2, forked_from_message_id = $3, last_seq = $4, \
-               native_session_id = $5, native_host = $6 WHERE id = $1";
+               native_session_id = $5, native_host = $6, \
+               rules_above = (SELECT source.rules_above FROM sessions source WHERE source.id = $2) WHERE id = $1";
     let values = values![
         into.0,
         row.id.0,

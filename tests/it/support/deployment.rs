@@ -273,14 +273,18 @@ impl Deployment {
 /// the second try; `tooled` has tools, `asking` asks before it uses a shell, `foreman` too and has children, `limited` may not go on for long.
 fn agents(oracle: &Oracle) -> String {
     let tools = r#"["shell", "read_file", "write_file", "edit_file", "list_files", "search_files", "ask_user", "spawn_agent"]"#;
+    let spawn = r#"spawn = ["oracle", "tooled", "asking", "manager", "foreman"]"#;
     let agents = [
         ("oracle", String::new()),
         ("priced", "prices = { input = 1.0, output = 10.0, cache = 0.1 }\n".to_owned()),
         ("brittle", "max_tries = 2\n".to_owned()),
-        ("tooled", format!("tools = {tools}\n")),
+        ("tooled", format!("tools = {tools}\n{spawn}\n")),
         ("asking", "tools = [\"shell\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
-        ("foreman", "tools = [\"shell\", \"spawn_agent\"]\npermissions = { ask = [\"shell\"] }\n".to_owned()),
-        ("manager", "tools = [\"spawn_agent\"]\n".to_owned()),
+        (
+            "foreman",
+            format!("tools = [\"shell\", \"spawn_agent\"]\n{spawn}\npermissions = {{ ask = [\"shell\"] }}\n"),
+        ),
+        ("manager", format!("tools = [\"spawn_agent\"]\n{spawn}\n")),
         ("hasty", "turn_timeout = \"5s\"\n".to_owned()),
         (
             "frugal",

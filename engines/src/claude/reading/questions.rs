@@ -10,7 +10,7 @@ impl Reading {
     }
 
     pub(in crate::claude) fn answer(&mut self, id: &str, answer: Answer) {
-        let outcome = self.asks.answer(id, answer, &self.permissions);
+        let outcome = self.asks.answer(id, answer, &self.gate);
         self.follow(outcome);
     }
 
@@ -19,7 +19,7 @@ impl Reading {
     pub(in crate::claude) fn decide(&mut self) -> bool {
         let chain = &self.chain;
         let outcome = self.asks.decide(
-            &self.permissions,
+            &self.gate,
             |ask| ask.is_side_chain || !chain.is_writing(),
             self.turn.is_some(),
             |call| chain.arguments(call),

@@ -6,7 +6,7 @@ use crate::contract::Usage;
 /// A reading of a turn that the line `U1`, the message `m1`, is about.
 fn reading() -> Reading {
     let meter = Meter { before: Some(Totals::default()), rates: None, max_cost_nanos: None };
-    let mut reading = Reading::new(Permissions::default(), meter);
+    let mut reading = Reading::new(Gate::default(), meter);
     reading.wrote("U1".to_owned(), command("m1"));
     reading.begin(Turn { lines: vec!["U1".to_owned()], ..Turn::default() });
     reading

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Session;
-use crate::claude::command::{self, Begins};
+use crate::claude::command::{self, Begins, McpFile};
 use crate::claude::link::{self, Link};
+use crate::claude::proxy::Proxy;
 use crate::claude::usage::Totals;
 use crate::claude::{Agent, blocking, reading};
 use crate::contract::{ContextMessage, EngineError, Native, OpenSession};
@@ -19,7 +20,7 @@ impl Session {
     pub(in crate::claude) async fn open(agent: Arc<Agent>, spec: OpenSession) -> Result<Self, EngineError> {
         let id = spec.native_session.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
         let native = Native { id, cwd: spec.cwd.clone() };
-        let reading = agent.reading();
+        let reading = agent.reading(&spec, &native);
         let mut session = Self {
             agent,
             spec,
@@ -33,6 +34,7 @@ impl Session {
             last: String::new(),
             odd: String::new(),
             ends_by: None,
+            mcp: None,
         };
         if session.spec.native_session.is_some() {
             session.check().await?;
@@ -51,13 +53,16 @@ impl Session {
     pub(super) async fn start(&mut self, begins: Begins) -> Result<(), EngineError> {
         let agent = Arc::clone(&self.agent);
         let mcp = blocking(move || {
-            command::write_mcp(&agent.settings).map_err(|error| {
+            McpFile::write(&agent.settings).map_err(|error| {
                 EngineError::Unavailable(format!("the MCP servers could not be written down: {error}"))
             })
         })
         .await?;
         let (settings, id) = (&self.agent.settings, &self.native.id);
-        let link = Link::start(command::spec(settings, &self.spec, id, begins, mcp))?;
+        let proxy = Proxy::start(settings).await?;
+        let path = mcp.as_ref().map(McpFile::path);
+        let spec = command::spec(settings, &self.spec, id, begins, path, proxy.as_ref());
+        let link = Link::start(spec, proxy)?;
         let has_transcript = begins != Begins::New;
         let mut initialize = json!({"subtype": "initialize"});
         if !self.agent.settings.instructions.is_empty() {
@@ -65,7 +70,7 @@ impl Session {
             initialize["appendSystemPrompt"] = json!(self.agent.settings.instructions);
         }
         link.write(&link::request(reading::INITIALIZE, &initialize));
-        self.reading = self.agent.reading();
+        self.reading = self.agent.reading(&self.spec, &self.native);
         if has_transcript {
             // A resumed process goes on from the totals of the one before.
             link.write(&link::request(reading::BASELINE, &json!({"subtype": "get_usage"})));
@@ -75,6 +80,7 @@ impl Session {
         self.has_history = has_transcript;
         self.used.clear();
         self.odd.clear();
+        self.mcp = mcp;
         self.link = Some(link);
         self.heard = Instant::now();
         Ok(())

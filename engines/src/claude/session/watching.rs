@@ -29,6 +29,9 @@ impl Session {
                 let kind = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
                 self.last = format!("{} {}", kind("type"), kind("subtype"));
                 self.reading.read(Line::read(&value));
+                if self.reading.is_ready() {
+                    self.mcp = None;
+                }
             }
             Read::Odd(text) => {
                 tracing::warn!(session = self.spec.session, text, "the CLI said something that is no JSON");

@@ -247,7 +247,15 @@ pub(crate) async fn start_child(store: &Store, lease: &Lease, turn: TurnId, call
 /// A child whose answer wakes its parent.
 pub(crate) fn child(turn: TurnId, message: MessageId, call: &str) -> Spawn {
     let session = NewSession { agent: "child".to_owned(), ..new_session() };
-    Spawn { turn, message, call: call.to_owned(), session, text: "work".to_owned(), wakes: true }
+    Spawn {
+        turn,
+        message,
+        call: call.to_owned(),
+        session,
+        text: "work".to_owned(),
+        wakes: true,
+        rules_above: None,
+    }
 }
 
 /// What the model is shown: who says what.
