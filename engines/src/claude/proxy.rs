@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::header::{
@@ -65,13 +65,26 @@ const REQUEST_BYTES: usize = 64 * 1024 * 1024;
 const CONNECTIONS: usize = 64;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a connection may wait for its next request. Longer than the CLI keeps one, so that it is not closed under a request.
+const HEADER_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// Headers about one connection, not about the message.
-const OF_CONNECTION: [HeaderName; 8] =
-    [CONNECTION, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+const fn of_connection() -> [HeaderName; 9] {
+    [
+        CONNECTION,
+        HOST,
+        HeaderName::from_static("keep-alive"),
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRAILER,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ]
+}
 
-type Body = BoxBody<Bytes, reqwest::Error>;
+type Body = UnsyncBoxBody<Bytes, reqwest::Error>;
 
 /// A proxy that runs as long as this is held.
 pub(super) struct Proxy {
@@ -239,7 +252,7 @@ async fn forward(request: Request<Incoming>, upstream: &Upstream) -> Result<Resp
     let Ok(body) = Limited::new(body, REQUEST_BYTES).collect().await else {
         return Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long, or was cut"));
     };
-    for name in OF_CONNECTION {
+    for name in of_connection() {
         headers.remove(name);
     }
     headers.remove(CONTENT_LENGTH);
@@ -252,13 +265,13 @@ async fn forward(request: Request<Incoming>, upstream: &Upstream) -> Result<Resp
     let mut answer = Response::builder().status(sent.status());
     if let Some(headers) = answer.headers_mut() {
         *headers = sent.headers().clone();
-        for name in OF_CONNECTION {
+        for name in of_connection() {
             headers.remove(name);
         }
     }
     let stream = StreamBody::new(sent.bytes_stream().map_ok(Frame::data));
     Ok(answer
-        .body(BodyExt::boxed(stream))
+        .body(BodyExt::boxed_unsync(stream))
         .unwrap_or_else(|_| refused(StatusCode::BAD_GATEWAY, "an odd answer")))
 }
 
@@ -284,7 +297,7 @@ fn authorize(headers: &mut HeaderMap, upstream: &Upstream) -> bool {
 fn refused(status: StatusCode, why: &str) -> Response<Body> {
     let body = serde_json::json!({"type": "error", "error": {"type": "api_error", "message": why}});
     let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {});
-    let mut answer = Response::new(body.boxed());
+    let mut answer = Response::new(body.boxed_unsync());
     *answer.status_mut() = status;
     answer
 }

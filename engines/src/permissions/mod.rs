@@ -7,8 +7,8 @@
 //! beginning over a shorter one, any rule over `default`; among equals `deny` over `ask` over `allow`.
 //!
 //! *Shells.* Every tool that carries a command is a shell here: Claude Code's `Monitor` like its `Bash`, and a tool of an MCP server
-//! with a `command` is one to the rules that ask or deny. A command is read twice (`command`), and the strictest verdict on
-//! anything in it counts: `allow` takes a part as it is written, and nothing that redirects; `ask` and `deny` see through
+//! with a `command` is one to the rules that ask or deny. A command is read twice (`command`, `runs`), and the strictest verdict
+//! on anything in it counts: `allow` takes a part as it is written, and nothing that redirects; `ask` and `deny` see through
 //! quotes, assignments, paths, wrappers such as `sudo` and `timeout`, `sh -c` and git's own options. Where a command cannot be
 //! told, such as `$X` or `eval "$Y"`, and some rule asks about or denies commands, a person is asked.
 //!
@@ -26,17 +26,18 @@ mod names;
 mod paths;
 mod programs;
 mod rule;
+mod runs;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::command::{Match, Run};
 pub use self::gate::Gate;
 pub(crate) use self::paths::is_in_repository;
 use self::rule::{Covers, Named};
 pub use self::rule::{InvalidRule, Rule};
+use self::runs::{Match, Run, runs};
 
 /// An agent's permissions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,7 +127,7 @@ impl Permissions {
         let parts = [command, &joined].into_iter().flat_map(command::parts);
         let written = parts.map(|part| self.judge(tool, Subject::Part(&part, &part.as_run()))).max();
         let written = written.unwrap_or_else(|| self.judge(tool, Subject::Tool));
-        let runs = command::runs(command);
+        let runs = runs(command);
         runs.iter().map(|run| self.run(tool, run)).max().map_or(written, |run| run.max(written))
     }
 

@@ -121,7 +121,7 @@ pub(super) fn inline_code(name: &str) -> Option<&'static [&'static str]> {
         "node" | "nodejs" | "bun" | "deno" => &["-e", "--eval", "-p", "--print", "eval"],
         "php" => &["-r"],
         "lua" | "luajit" | "Rscript" | "osascript" => &["-e"],
-        "awk" | "gawk" | "mawk" | "nawk" | "tclsh" | "expect" => &[""],
+        "tclsh" | "expect" => &[""],
         "vim" | "vi" | "nvim" | "ex" | "ed" | "emacs" => &["-c", "--eval", "+"],
         _ => return None,
     })
@@ -253,6 +253,10 @@ pub(super) fn runs_nothing(name: &str) -> bool {
         "yes",
     ];
     NAMES.contains(&name)
+}
+
+pub(super) fn is_awk(name: &str) -> bool {
+    matches!(name, "awk" | "gawk" | "mawk" | "nawk")
 }
 
 /// Builtins whose arguments are assignments.

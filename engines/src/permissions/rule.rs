@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::command::{self, Match, Run};
+use super::command;
 use super::paths::Pattern;
+use super::runs::{Match, Run};
 use super::{Subject, Verdict, names};
 
 /// What a permission is about: `tool`, `beginning of tools*`, `shell(beginning of a command)` or `file_tool(paths)`.

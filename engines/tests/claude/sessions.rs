@@ -1,6 +1,5 @@
 //! Native sessions: copies and deletions; and what is given to the CLI.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use roundhouse_engines::claude::{ClaudeCli, Settings};

@@ -127,6 +127,7 @@ fn ordinary_commands_are_not_asked_about() {
         "A=1 B=\"$C\" make test",
         "export A=1; echo $A",
         "python3 script.py --flag",
+        "awk '{ print $1 }' file",
         "find . -name '*.rs' | xargs wc -l",
         "sleep 1 && echo done > log",
         "test -n \"$X\" && echo \"${X%/}\"",

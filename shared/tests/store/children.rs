@@ -1,7 +1,7 @@
 //! Children: sessions that a running turn starts, each once.
 
 use roundhouse_shared::domain::{
-    JobKind, JobState, Lease, LeaseToken, Role, SessionId, SessionJob, SessionStatus, TurnId,
+    Cut, JobKind, JobState, Lease, LeaseToken, Role, SessionId, SessionJob, SessionStatus, TurnId,
 };
 use roundhouse_shared::store::{MessagePage, SessionFilter, Spawn, Store};
 use tokio::task::JoinSet;
@@ -15,6 +15,7 @@ on_both_databases![
     a_call_of_another_turn_has_another_child,
     of_many_that_ask_for_the_same_child_one_makes_it,
     only_the_turn_that_runs_starts_children,
+    what_binds_a_child_is_stored_with_it_and_with_its_forks,
     a_child_is_an_orphan_once_the_turn_that_waits_for_it_has_ended,
 ];
 
@@ -134,4 +135,20 @@ async fn a_child_is_an_orphan_once_the_turn_that_waits_for_it_has_ended(store: &
     assert_eq!(store.orphans(10).await.unwrap(), [waited_for]);
     store.cancel_job(waited_for).await.unwrap();
     assert_eq!(store.orphans(10).await.unwrap(), []);
+}
+
+async fn what_binds_a_child_is_stored_with_it_and_with_its_forks(store: &Store) {
+    let (session, _, lease, mail) = running(store).await;
+    let rules = Some("[{\"deny\":[\"shell\"]}]".to_owned());
+    let spawn = Spawn { rules_above: rules.clone(), ..child(mail.turn, mail.jobs[0].message.unwrap(), "c1") };
+    let child = store.spawn(&lease, &spawn).await.unwrap().session;
+    assert_eq!(store.rules_above(child).await.unwrap(), rules);
+    assert_eq!(store.rules_above(session).await.unwrap(), None);
+
+    let (lease, mail) = begin(store, child).await;
+    store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
+    let newest = store.session(child).await.unwrap().unwrap().last_message.unwrap();
+    let fork = fork_at(newest);
+    cut(store, child, Cut::Fork(fork.clone())).await;
+    assert_eq!(store.rules_above(fork.into).await.unwrap(), rules);
 }

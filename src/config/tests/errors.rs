@@ -152,6 +152,16 @@ fn what_an_agent_cannot_have_is_said() {
              tools, like [\"shell\", \"read_file\", \"ask_user\"]",
         ),
         (
+            agent("tools = ['spawn_agent']\nspawn = ['a', 'b']"),
+            "`agents.a.spawn` is wrong (there is no agent \"b\"), set in roundhouse.toml; it has to be a list of agents of \
+             this configuration, like [\"reviewer\"]",
+        ),
+        (
+            agent("spawn = ['a']"),
+            "`agents.a.spawn` is set in roundhouse.toml, and `agents.a.tools` has no `spawn_agent`, so nothing would ever \
+             be started",
+        ),
+        (
             agent("permissions = { default = 'maybe' }"),
             "`agents.a.permissions` is wrong (unknown variant `maybe`, expected one of `allow`, `ask`, `deny`), set in \
              roundhouse.toml; it has to be a table like { default = \"allow\", ask = [\"shell\"], deny = \
