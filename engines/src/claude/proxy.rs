@@ -164,9 +164,9 @@ fn client<'a>(set: &impl Fn(&str) -> Option<&'a str>, base: &Url) -> Result<Clie
     let failed = |error: &dyn std::fmt::Display| {
         EngineError::Unavailable(format!("Claude Code: no client for its provider: {error}"))
     };
-    // reqwest would panic.
+    // reqwest would panic without one. Whoever has installed another keeps it.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(failed(&"no TLS provider is installed in this process"));
+        let _ = rustls::crypto::ring::default_provider().install_default();
     }
     let either = |name: &str| set(name).or_else(|| set(&name.to_ascii_lowercase()));
     let mut builder = Client::builder()
