@@ -23,7 +23,6 @@ mod claude_memory;
 mod claude_rows;
 mod claude_text;
 mod claude_warm;
-mod closed;
 mod crash;
 mod cut;
 mod cut_race;

@@ -17,5 +17,4 @@ mod interrupts;
 #[expect(dead_code, reason = "shared with the tests of transcripts, which use more of it")]
 mod model;
 mod permissions;
-mod secrets;
 mod sessions;
