@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{npm, sh};
+use crate::{npm, pypi, sh};
 
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
@@ -104,6 +104,7 @@ pub(crate) fn all() -> Result<()> {
     redis_server(Missing::Install)?;
     postgres_folder(Missing::Install)?;
     npm::packages(Missing::Install)?;
+    pypi::packages(Missing::Install)?;
     Ok(())
 }
 

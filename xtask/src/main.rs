@@ -11,6 +11,7 @@ mod claude;
 mod install;
 mod lint;
 mod npm;
+mod pypi;
 mod services;
 mod sh;
 mod steps;

@@ -25,6 +25,14 @@ impl Packages {
         self.file("@modelcontextprotocol/server-everything/dist/index.js")
     }
 
+    /// Older MCP servers, as folders with the name and the version that their protocol is of.
+    pub(crate) fn mcp_old(&self) -> Result<PathBuf> {
+        for old in ["server-everything-2024", "server-everything-2025", "server-filesystem-2024"] {
+            self.file(&format!("{old}/dist/index.js"))?;
+        }
+        Ok(self.folder.join("node_modules"))
+    }
+
     /// The folder of the Claude Agent SDK, with which the tests compare what we write of its files.
     pub(crate) fn claude_sdk(&self) -> Result<PathBuf> {
         let main = self.file("@anthropic-ai/claude-agent-sdk/sdk.mjs")?;

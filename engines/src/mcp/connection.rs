@@ -1,33 +1,21 @@
 //! A connection to a server: used, watched, ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rmcp::RoleClient;
-use rmcp::model::{CallToolRequestParams, Tool};
+use rmcp::model::CallToolRequestParams;
 use rmcp::service::{RunningService, ServiceError};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::opening::{self, Client};
+use super::listing::{self, Listing};
+use super::opening::{self, Client, Known};
 use super::reasons::{cut, is_refused, is_unreached, reason, transport_reason};
+use super::rendering;
 use super::settings::Settings;
-use super::{names, rendering};
 use crate::process::Process;
-use crate::tools::{ToolOutcome, ToolSpec};
-
-/// The most tools of one server that are offered.
-const MAX_TOOLS: usize = 256;
-/// The longest description that a model gets.
-const DESCRIPTION_BYTES: usize = 8 * 1024;
-
-/// A tool of a server.
-#[derive(Debug)]
-pub(super) struct Listed {
-    /// Its name there.
-    pub(super) original: String,
-    pub(super) spec: ToolSpec,
-}
+use crate::tools::ToolOutcome;
 
 /// Why there is no result.
 #[derive(Debug)]
@@ -48,9 +36,9 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts or reaches the server, and lists its tools. An error is for the model.
-    pub(super) async fn open(settings: &Settings) -> Result<(Self, Vec<Listed>), String> {
+    pub(super) async fn open(settings: &Settings, known: &Known) -> Result<(Self, Listing), String> {
         let opening = async {
-            let (client, process) = opening::open(settings).await?;
+            let (client, process) = opening::open(settings, known).await?;
             let connection = Self { client, process, is_broken: AtomicBool::new(false) };
             let listed = connection.list(settings).await?;
             Ok((connection, listed))
@@ -77,7 +65,7 @@ impl Connection {
     }
 
     /// The tools, if the server has said since the last time that they have changed.
-    pub(super) async fn list_if_changed(&self, settings: &Settings) -> Option<Vec<Listed>> {
+    pub(super) async fn list_if_changed(&self, settings: &Settings) -> Option<Listing> {
         if !self.client.service().has_changed.swap(false, Ordering::AcqRel) {
             return None;
         }
@@ -91,16 +79,8 @@ impl Connection {
         None
     }
 
-    async fn list(&self, settings: &Settings) -> Result<Vec<Listed>, String> {
-        let listing = self.client.list_all_tools().await;
-        let mut tools =
-            listing.map_err(|error| format!("it does not list its tools: {}", reason(&error, settings)))?;
-        if tools.len() > MAX_TOOLS {
-            tracing::warn!(server = settings.name, tools = tools.len(), "only {MAX_TOOLS} tools are offered");
-            tools.truncate(MAX_TOOLS);
-        }
-        let names = names::wire_names(&settings.name, tools.iter().map(|tool| &*tool.name));
-        Ok(names.into_iter().zip(tools).map(|(name, tool)| listed(name, tool)).collect())
+    async fn list(&self, settings: &Settings) -> Result<Listing, String> {
+        listing::list(self.client.peer(), settings).await
     }
 
     /// Calls a tool. Dropping the future tells the server that the call is cancelled.
@@ -148,14 +128,4 @@ impl Connection {
             error => Ok(ToolOutcome::failure(format!("The call failed: {}", reason(&error, settings)))),
         }
     }
-}
-
-fn listed(name: String, tool: Tool) -> Listed {
-    let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
-    let description = description[..description.floor_char_boundary(DESCRIPTION_BYTES)].to_owned();
-    let mut schema = Arc::unwrap_or_clone(tool.input_schema);
-    // Strict model servers refuse it.
-    schema.remove("$schema");
-    let spec = ToolSpec { name, description, input_schema: Value::Object(schema) };
-    Listed { original: tool.name.into_owned(), spec }
 }

@@ -12,15 +12,20 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse, StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
+use tokio::time::timeout;
 
 use super::reasons::reason;
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, Transport};
 use crate::openai::{Secret, is_loopback};
 
 /// The longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// A server that moves in circles is left.
 const REDIRECTS: usize = 5;
+
+/// How long a server of old may take to greet, and how much of what it says is looked at.
+const GREETING: Duration = Duration::from_secs(2);
+const GREETING_BYTES: usize = 4096;
 
 type Stream = BoxStream<'static, Result<Sse, sse_stream::Error>>;
 type Error = StreamableHttpError<reqwest::Error>;
@@ -72,6 +77,32 @@ impl HttpClient {
         let builder = if is_loopback(&address) { builder.no_proxy() } else { builder };
         builder.build().map(Self).map_err(|error| reason(&error, settings))
     }
+}
+
+/// What is said of a server of the time before streamable HTTP, which greets whoever asks for its events; `None`: it is none.
+pub(super) async fn older_transport(settings: &Settings) -> Option<String> {
+    let Transport::Http { url, headers } = &settings.transport else { return None };
+    let HttpClient(client) = HttpClient::new(settings, url, headers).ok()?;
+    let greeting = async {
+        let mut response = client.get(url).header("accept", "text/event-stream").send().await.ok()?;
+        let mut greeting = Vec::new();
+        while greeting.len() < GREETING_BYTES
+            && let Some(piece) = response.chunk().await.ok()?
+        {
+            greeting.extend_from_slice(&piece);
+            let text = String::from_utf8_lossy(&greeting);
+            if text.contains("event: endpoint") || text.contains("event:endpoint") {
+                return Some(());
+            }
+        }
+        None
+    };
+    timeout(GREETING, greeting).await.ok()??;
+    Some(
+        "it speaks only HTTP+SSE of 2024-11-05, which is not supported: it needs an address for streamable HTTP, or to be \
+         started as a command"
+            .to_owned(),
+    )
 }
 
 impl StreamableHttpClient for HttpClient {

@@ -14,10 +14,12 @@
 mod connection;
 mod http;
 mod link;
+mod listing;
 mod names;
 mod opening;
 mod reasons;
 mod rendering;
+mod schema;
 mod settings;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -26,10 +28,12 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use self::connection::{CallError, Connection, Listed};
+use self::connection::{CallError, Connection};
 use self::link::Link;
+use self::listing::Listing;
+use self::opening::Known;
 pub use self::settings::{InvalidServer, Settings, Transport};
-use crate::tools::{ToolContext, ToolOutcome, ToolSource, ToolSpec};
+use crate::tools::{LeftOut, ToolContext, ToolOutcome, ToolSource, ToolSpec};
 
 /// An MCP server of an agent. Dropping it ends the connection, and the process with all that it has started.
 #[derive(Debug)]
@@ -37,15 +41,17 @@ pub struct Server {
     settings: Settings,
     /// Held while connecting, which has a deadline: whoever else needs the connection has to wait for it anyway.
     link: Mutex<Link>,
+    /// How it is begun with.
+    known: Known,
     /// What the server has listed last. It stays while the server is away, so that calls say so.
-    listed: RwLock<Arc<[Listed]>>,
+    listed: RwLock<Arc<Listing>>,
 }
 
 impl Server {
     /// Checks the settings. Nothing is started and nobody asked.
     pub fn new(settings: Settings) -> Result<Self, InvalidServer> {
         settings.check()?;
-        Ok(Self { settings, link: Mutex::default(), listed: RwLock::new(Arc::new([])) })
+        Ok(Self { settings, link: Mutex::default(), known: Known::default(), listed: RwLock::default() })
     }
 
     /// The connection, made or made anew if need be; else why there is none.
@@ -54,7 +60,7 @@ impl Server {
         if let Some(connection) = link.current(&self.settings)? {
             return Ok(connection);
         }
-        match Connection::open(&self.settings).await {
+        match Connection::open(&self.settings, &self.known).await {
             Ok((connection, listed)) => {
                 self.keep(listed);
                 Ok(link.up(connection))
@@ -66,11 +72,11 @@ impl Server {
         }
     }
 
-    fn keep(&self, listed: Vec<Listed>) {
-        *self.listed.write().unwrap_or_else(PoisonError::into_inner) = listed.into();
+    fn keep(&self, listed: Listing) {
+        *self.listed.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(listed);
     }
 
-    fn listed(&self) -> Arc<[Listed]> {
+    fn listed(&self) -> Arc<Listing> {
         Arc::clone(&self.listed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -82,7 +88,7 @@ impl Server {
                 Err(reason) => return self.unavailable(&reason),
             };
             let listed = self.listed();
-            let Some(tool) = listed.iter().find(|tool| tool.spec.name == name) else {
+            let Some(tool) = listed.tools.iter().find(|tool| tool.spec.name == name) else {
                 return ToolOutcome::failure(format!(
                     "The MCP server `{}` has no tool `{name}` any more.",
                     self.settings.name
@@ -111,7 +117,11 @@ impl Server {
 #[async_trait]
 impl ToolSource for Server {
     fn tools(&self) -> Vec<ToolSpec> {
-        self.listed().iter().map(|tool| tool.spec.clone()).collect()
+        self.listed().tools.iter().map(|tool| tool.spec.clone()).collect()
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.listed().left_out.clone()
     }
 
     /// Connects, and lists anew what the server says has changed. A server that is away has been written to the log.

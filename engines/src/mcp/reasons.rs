@@ -27,6 +27,25 @@ pub(super) fn is_refused(error: &DynamicTransportError) -> bool {
         || http_error(error).is_some_and(reqwest::Error::is_redirect)
 }
 
+/// Whether a server that could not be begun with is not to be tried in another way: it is not reached, asks for a key, or is
+/// overloaded.
+pub(super) fn is_no_use(error: &DynamicTransportError) -> bool {
+    let status = match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) if error.is_connect() || error.is_redirect() => return true,
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+            return true;
+        }
+        Some(StreamableHttpError::Client(error)) => error.status().map(|status| status.as_u16()),
+        Some(StreamableHttpError::HttpStatus(error)) => Some(error.status),
+        // `HTTP 401 Unauthorized: …`
+        Some(StreamableHttpError::UnexpectedServerResponse(text)) => {
+            text.strip_prefix("HTTP ").and_then(|text| text.get(..3)?.parse().ok())
+        }
+        _ => None,
+    };
+    matches!(status, Some(401 | 403 | 407 | 429 | 502..=504))
+}
+
 /// What HTTP says. The transport does not name it as its cause.
 fn http_error(error: &DynamicTransportError) -> Option<&reqwest::Error> {
     match error.error.downcast_ref()? {

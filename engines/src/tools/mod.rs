@@ -32,7 +32,7 @@ use serde_json::Value;
 
 use crate::process::Environment;
 
-pub use source::{ToolContext, ToolOutcome, ToolSource, ToolSpec};
+pub use source::{LeftOut, ToolContext, ToolOutcome, ToolSource, ToolSpec};
 
 /// How the built-in tools behave.
 #[derive(Debug, Clone)]

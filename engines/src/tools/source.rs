@@ -14,6 +14,11 @@ pub trait ToolSource: Send + Sync {
     /// What can be called. Asked once a turn, after [`prepare`](Self::prepare).
     fn tools(&self) -> Vec<ToolSpec>;
 
+    /// What it has and does not offer, as of the last time that it got ready.
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
+
     /// Gets ready for a turn, within a deadline of its own. A source that cannot has no tools, or tools that say so.
     async fn prepare(&self) {}
 
@@ -41,6 +46,17 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON Schema of its input.
     pub input_schema: Value,
+}
+
+/// A tool that is not offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// The source that has it.
+    pub source: String,
+    /// Its name there.
+    pub tool: String,
+    /// Why it is not offered.
+    pub reason: String,
 }
 
 /// What a call gets from the turn that makes it.

@@ -8,6 +8,8 @@ mod deaths;
 mod faults;
 mod gateway;
 mod http;
+mod old;
+mod schemas;
 mod served;
 mod silence;
 mod support;

@@ -16,7 +16,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::install::{self, Missing};
-use crate::{npm, sh};
+use crate::{npm, pypi, sh};
 
 /// A superuser's URL; tests create databases of their own.
 const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
@@ -27,6 +27,10 @@ const REDIS_SERVER: &str = "ROUNDHOUSE_TEST_REDIS_SERVER";
 
 /// The main file of an MCP server, for tests that start one.
 pub(crate) const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
+/// The folder with older MCP servers that run on Node.js.
+const MCP_OLD: &str = "ROUNDHOUSE_TEST_MCP_OLD";
+/// The folder with older MCP servers that run on Python.
+const MCP_PYTHON: &str = "ROUNDHOUSE_TEST_MCP_PYTHON";
 /// The Claude Code CLI, for tests of its engine.
 pub(crate) const CLAUDE: &str = "ROUNDHOUSE_TEST_CLAUDE";
 /// The folder of the Claude Agent SDK, for tests that compare with it.
@@ -100,7 +104,7 @@ impl Services {
             Some(server)
         };
         variables.push((REDIS_SERVER, redis_server.into()));
-        variables.extend(from_npm(missing));
+        variables.extend(packages(missing));
         let caller_folder = std::env::current_dir().ok();
         Ok(Self { variables, caller_folder, _postgres: postgres, _redis: redis, _folder: folder })
     }
@@ -111,18 +115,19 @@ impl Services {
     }
 }
 
-/// What of npm's packages the tests are told, but for what the environment names already.
-fn from_npm(missing: Missing) -> Vec<(&'static str, OsString)> {
-    type Find = fn(&npm::Packages) -> Result<PathBuf>;
-    let wanted: [(&'static str, Find); 3] = [
-        (MCP_EVERYTHING, npm::Packages::mcp_everything),
-        (CLAUDE, npm::Packages::claude),
-        (CLAUDE_SDK, npm::Packages::claude_sdk),
+/// What of the packages of npm and PyPI the tests are told, but for what the environment names already.
+fn packages(missing: Missing) -> Vec<(&'static str, OsString)> {
+    type Find = fn(Missing) -> Result<PathBuf>;
+    let wanted: [(&'static str, Find); 5] = [
+        (MCP_EVERYTHING, |missing| npm::packages(missing)?.mcp_everything()),
+        (MCP_OLD, |missing| npm::packages(missing)?.mcp_old()),
+        (MCP_PYTHON, pypi::packages),
+        (CLAUDE, |missing| npm::packages(missing)?.claude()),
+        (CLAUDE_SDK, |missing| npm::packages(missing)?.claude_sdk()),
     ];
     let mut variables = Vec::new();
     for (name, find) in wanted {
-        let value = sh::variable(name)
-            .map_or_else(|| npm::packages(missing).and_then(|packages| find(&packages)).map(Into::into), Ok);
+        let value = sh::variable(name).map_or_else(|| find(missing).map(Into::into), Ok);
         match value {
             Ok(value) => variables.push((name, value)),
             // The tests that need it say so; all others can run.
