@@ -68,7 +68,8 @@ impl Directory {
         find(&self.look(store).await?, name).ok_or(ApiProblem::new(Code::AgentNotFound))
     }
 
-    async fn look(&self, store: &Store) -> Result<Arc<Vec<AgentStatus>>, StoreError> {
+    /// All agents, as of now.
+    pub(crate) async fn look(&self, store: &Store) -> Result<Arc<Vec<AgentStatus>>, StoreError> {
         let at = Instant::now();
         let agents = Arc::new(merge(&self.configured, &store.workers().await?));
         let seen = Seen { at, agents: agents.clone() };
@@ -105,6 +106,10 @@ fn merge(configured: &[Agent], workers: &[Worker]) -> Vec<AgentStatus> {
         if status.available && !known.available {
             *known = status.clone();
         }
+        // A worker that has run no turn of it does not know yet.
+        if known.left_out_tools.len() < status.left_out_tools.len() {
+            known.left_out_tools.clone_from(&status.left_out_tools);
+        }
     }
     let mut all: Vec<AgentStatus> = configured
         .iter()
@@ -114,6 +119,7 @@ fn merge(configured: &[Agent], workers: &[Worker]) -> Vec<AgentStatus> {
                 agent: agent.clone(),
                 available: false,
                 reason: Some("no live worker has this agent".to_owned()),
+                left_out_tools: Vec::new(),
             },
         })
         .collect();
@@ -139,6 +145,7 @@ mod tests {
             agent: agent(name),
             available: *available,
             reason: (!available).then(|| "no key".to_owned()),
+            left_out_tools: Vec::new(),
         };
         Worker {
             id: WorkerId::generate(),

@@ -6,6 +6,7 @@
 //! and resets are runs without a turn (`maintenance`); what they leave of the engines' own conversations is deleted
 //! (`collector`).
 
+mod announced;
 mod asked;
 mod between;
 mod claims;
@@ -46,6 +47,7 @@ use roundhouse_shared::workspaces::Workspaces;
 
 pub use settings::{Limits, Settings};
 
+use announced::Announced;
 use incarnation::{Identity, Incarnation};
 use registry::Registry;
 use warm::Warm;
@@ -115,6 +117,7 @@ pub(crate) struct Worker {
     host: String,
     registry: Arc<Registry>,
     warm: Warm,
+    announced: Announced,
     lifecycle: Lifecycle,
 }
 
@@ -172,6 +175,7 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         workspaces: parts.workspaces,
         host: parts.host,
         warm: Warm::default(),
+        announced: Announced::default(),
         lifecycle: parts.lifecycle,
     });
     Ok(Ready { worker, heart: parts.heart, row })
@@ -182,6 +186,7 @@ fn status(here: &WorkerAgent) -> AgentStatus {
         agent: here.agent.clone(),
         available: here.engine.is_ok(),
         reason: here.engine.as_ref().err().cloned(),
+        left_out_tools: Vec::new(),
     }
 }
 

@@ -14,6 +14,7 @@ use roundhouse_shared::store::{Mail, StoreError, TurnEnd, TurnOutcome};
 use roundhouse_shared::units::Span;
 use tokio::time::{Instant, sleep_until};
 
+use crate::announced;
 use crate::asked::{find_out, withdraw};
 use crate::events::{self, unstarted};
 use crate::opening::{NotOpened, Opened, open};
@@ -69,6 +70,7 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         },
         Err(error) => Driven::Ended(progress.end(TurnOutcome::Failed(translate::problem(&error)))),
     };
+    announced::left_out(worker, &mail.agent).await;
     // The engine ends before anybody is told that the turn has, unless it is kept for the next one.
     let keeps = engine.is_warm() && !worker.settings.engine_idle.0.is_zero();
     match driven {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::permissions::Permissions;
+use crate::tools::LeftOut;
 
 pub use self::error::EngineError;
 pub use self::event::{Answer, Asked, AssistantMessage, EngineEvent, Truncated, TurnDone, Usage};
@@ -37,6 +38,11 @@ pub trait Engine: Send + Sync {
     /// The agent's permissions: what it starts is bound by them too ([`OpenSession::above`]).
     fn permissions(&self) -> Permissions {
         Permissions::default()
+    }
+
+    /// The tools that it is configured with and does not offer its model, as of its last turn.
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
     }
 
     /// Opens one session. Nothing is sent to a model before [`EngineSession::send`].

@@ -78,6 +78,7 @@ use self::turn::Place;
 use crate::contract::{Capabilities, ContextKind, Engine, EngineError, EngineSession, Intake, OpenSession};
 use crate::permissions::Gate;
 pub use crate::permissions::{InvalidRule, Permissions, Rule, Verdict};
+use crate::tools::LeftOut;
 
 /// The engine of one agent.
 pub struct OpenAi {
@@ -119,6 +120,10 @@ impl Engine for OpenAi {
 
     async fn available(&self) -> Result<(), EngineError> {
         self.provider.probe().await
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.provider.settings.sources.iter().flat_map(|source| source.left_out()).collect()
     }
 
     async fn open(&self, spec: OpenSession) -> Result<Box<dyn EngineSession>, EngineError> {

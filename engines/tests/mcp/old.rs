@@ -63,9 +63,8 @@ async fn each_version_of_the_protocol_is_spoken() {
     // Versions that nobody knows here are the server's affair.
     for version in ["2024-10-07", "2031-01-01"] {
         let kind = format!("any:{version}");
-        let (server, _) = scripted(&kind);
-        let outcome = call(&server, "every__echo", json!({ "message": "hi" })).await;
-        assert!(!outcome.text.contains("panicked"), "{kind}: {outcome:?}");
+        let (server, _log) = scripted(&kind);
+        echoes(&server, &kind).await;
     }
 }
 
@@ -84,7 +83,7 @@ async fn a_server_that_knows_no_handshake_is_spoken_to_without() {
 
 #[tokio::test]
 async fn a_server_without_tools_is_there() {
-    let (server, _) = scripted("toolless");
+    let (server, _log) = scripted("toolless");
     server.prepare().await;
     assert_eq!(server.tools().len(), 0);
     let text = unavailable(&server).await;

@@ -91,4 +91,19 @@ pub struct AgentStatus {
     pub available: bool,
     /// Why not, where it cannot.
     pub reason: Option<String>,
+    /// Tools that it is configured with and that its model is not offered, as of its last turn.
+    #[serde(default)]
+    pub left_out_tools: Vec<LeftOutTool>,
+}
+
+/// A tool that a model is not offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeftOutTool {
+    /// The MCP server that has it.
+    pub server: String,
+    /// Its name there.
+    pub tool: String,
+    /// Why it is not offered.
+    pub reason: String,
 }

@@ -14,7 +14,7 @@ mod stored;
 mod view;
 mod worker;
 
-pub use agent::{Agent, AgentStatus, EngineKind};
+pub use agent::{Agent, AgentStatus, EngineKind, LeftOutTool};
 pub use answer::{CANCELLED_TEXT, ChatResult, ContextSource, TokenUsage, Usage};
 pub use cut::{Cut, CutResult, Fork, JobResult};
 pub use event::{Event, EventKind, EventName, NewEvent, Scope, Snapshot};

@@ -5,7 +5,7 @@
 
 use super::db::{Row, values};
 use super::{Store, StoreError};
-use crate::domain::{HeldLease, LeaseToken, SessionId, TurnId, Worker, WorkerId};
+use crate::domain::{AgentStatus, HeldLease, LeaseToken, LeftOutTool, SessionId, TurnId, Worker, WorkerId};
 
 /// How long the row of a worker that was declared dead is kept.
 const DEAD_KEPT_MS: i64 = 60 * 60 * 1000;
@@ -137,6 +137,27 @@ impl Store {
         tx.run("UPDATE workers SET dead_ms = $2 WHERE id = $1", values![worker.0, now_ms]).await?;
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// Says which tools of one of a worker's agents its model is not offered. A worker writes only its own row, and one of
+    /// these at a time.
+    pub async fn set_left_out(
+        &self,
+        worker: WorkerId,
+        agent: &str,
+        tools: &[LeftOutTool],
+    ) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        let sql = "SELECT agents FROM workers WHERE id = $1";
+        let Some(row) = tx.first(sql, values![worker.0]).await? else { return Ok(()) };
+        let mut agents: Vec<AgentStatus> = serde_json::from_str(&row.get::<String>("agents")?)
+            .map_err(|_| StoreError::inconsistent("workers", "agents", worker))?;
+        for status in agents.iter_mut().filter(|status| status.agent.name == agent) {
+            status.left_out_tools = tools.to_vec();
+        }
+        let agents = super::finish::to_json(&agents);
+        tx.run("UPDATE workers SET agents = $2 WHERE id = $1", values![worker.0, agents]).await?;
+        tx.commit().await
     }
 
     /// Says that a worker takes no more work. It counts as alive until its time runs out, so that a deployment that

@@ -1,6 +1,6 @@
 //! Workers: who there is, and what each runs.
 
-use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, HeldLease, Worker};
+use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, HeldLease, LeftOutTool, Worker};
 use roundhouse_shared::store::{Beat, Store};
 
 use crate::support::*;
@@ -12,13 +12,19 @@ on_both_databases![
     a_worker_whose_time_ran_out_is_not_shown,
     a_worker_that_cannot_be_read_keeps_no_other_from_being_shown,
     workers_long_dead_are_forgotten,
+    what_an_agent_leaves_out_is_shown_with_its_worker,
     a_worker_is_not_forgotten_while_a_session_names_it,
     workers_are_shown_with_what_they_run,
 ];
 
 fn agents(reason: Option<&str>) -> Vec<AgentStatus> {
     let agent = Agent { name: "helper".to_owned(), engine: EngineKind::OpenAi, model: None, demo: true };
-    vec![AgentStatus { agent, available: reason.is_none(), reason: reason.map(str::to_owned) }]
+    vec![AgentStatus {
+        agent,
+        available: reason.is_none(),
+        reason: reason.map(str::to_owned),
+        left_out_tools: Vec::new(),
+    }]
 }
 
 async fn a_worker_reads_back_as_registered(store: &Store) {
@@ -125,4 +131,20 @@ async fn workers_are_shown_with_what_they_run(store: &Store) {
     assert!(held.expires_ms < renewed[0].expires_ms);
     let workers = store.workers().await.unwrap();
     assert_eq!(workers.iter().find(|worker| worker.id == one).unwrap().leases, renewed);
+}
+
+async fn what_an_agent_leaves_out_is_shown_with_its_worker(store: &Store) {
+    let new = Worker { agents: agents(None), ..worker("host") };
+    store.register_worker(&new, LONG_MS).await.unwrap();
+    let text = str::to_owned;
+    let left = vec![LeftOutTool { server: text("files"), tool: text("odd"), reason: text("no object") }];
+    store.set_left_out(new.id, "another", &left).await.unwrap();
+    assert_eq!(store.workers().await.unwrap()[0].agents, agents(None));
+
+    store.set_left_out(new.id, "helper", &left).await.unwrap();
+
+    assert_eq!(store.workers().await.unwrap()[0].agents[0].left_out_tools, left);
+    store.set_left_out(new.id, "helper", &[]).await.unwrap();
+    assert_eq!(store.workers().await.unwrap()[0].agents, agents(None));
+    store.set_left_out(worker("gone").id, "helper", &left).await.unwrap();
 }

@@ -15,7 +15,8 @@ use super::{Api, agent};
 
 /// A worker as it registers.
 pub(crate) fn announced(worker: WorkerId) -> Worker {
-    let status = AgentStatus { agent: agent("helper"), available: true, reason: None };
+    let status =
+        AgentStatus { agent: agent("helper"), available: true, reason: None, left_out_tools: Vec::new() };
     Worker {
         id: worker,
         host: "host".to_owned(),
