@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn a_row_may_name_a_workspace_and_nothing_else_of_the_data_directory() {
-        let (own, workspaces) = (SessionId::generate(), workspaces(&["/work"]));
+        let (own, workspaces) = (SessionId::generate(), workspaces(&["/roots"]));
         let place = workspaces.stored(&workspaces.of(own)).unwrap();
         assert_eq!((place.root, place.is_workspace), ("/srv/data/workspaces".into(), true));
         assert!(workspaces.stored(&workspaces.of(own).join("deeper")).is_none());
         assert!(workspaces.stored(Path::new("/srv/data/workspaces")).is_none());
         assert!(workspaces.stored(Path::new("/srv/data/claude")).is_none());
-        let place = workspaces.stored(Path::new("/work/a/b")).unwrap();
-        assert_eq!((place.root, place.below), ("/work".into(), "a/b".into()));
+        let place = workspaces.stored(Path::new("/roots/a/b")).unwrap();
+        assert_eq!((place.root, place.below), ("/roots".into(), "a/b".into()));
     }
 }

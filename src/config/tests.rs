@@ -152,7 +152,7 @@ fn the_effective_configuration_shows_sources_and_no_secret() {
         "url = \"postgres://u:***@h/d?application_name=a&password=***\"  # in the variable ROUNDHOUSE_DATABASE_URL\n",
         "url = \"redis://:***@h\"  # in the variable ROUNDHOUSE_REDIS_URL\n",
         "[agents.a]  # in roundhouse.toml\n",
-        "base_url = \"http://u:***@h/v1\"\n",
+        "base_url = \"http://***@h/v1\"\n",
     ] {
         assert!(text.contains(line), "{line} in {text}");
     }

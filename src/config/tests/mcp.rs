@@ -18,7 +18,7 @@ fn servers_are_read_and_their_secrets_are_never_shown() {
 
     assert_eq!(servers.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["files", "web"]);
     let text = loaded.to_toml();
-    assert!(text.contains("npx") && text.contains("https://u:***@h/mcp?token=***"), "{text}");
+    assert!(text.contains("npx") && text.contains("https://***@h/mcp?token=***"), "{text}");
     assert!(!text.contains("hidden"), "{text}");
 }
 
