@@ -9,8 +9,6 @@ use roundhouse_shared::domain::{EventKind, JobId, JobKind, NewEvent, Scope, Sess
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Admitted, Cancelled, Ended, Outcome};
 
-use crate::outage::Outage;
-
 /// Sessions remembered as having lost an event. Beyond, one is forgotten: its listeners see no gap.
 const LOST_MOST: usize = 10_000;
 
@@ -21,19 +19,11 @@ pub(crate) struct Announcer {
     queue: Queue,
     /// Sessions whose last publication failed: their numbering has to begin anew, so that listeners see the gap.
     lost: Mutex<HashSet<SessionId>>,
-    bus_outage: Outage,
-    queue_outage: Outage,
 }
 
 impl Announcer {
     pub(crate) fn new(bus: Bus, queue: Queue) -> Self {
-        Self {
-            bus,
-            queue,
-            lost: Mutex::default(),
-            bus_outage: Outage::new("bus"),
-            queue_outage: Outage::new("queue"),
-        }
+        Self { bus, queue, lost: Mutex::default() }
     }
 
     /// Tells of a message that was admitted, and of what it interrupted. Returns whether listeners heard it.
@@ -89,7 +79,6 @@ impl Announcer {
         }
         let numbering = if self.lost().remove(&session) { Numbering::Restart } else { Numbering::Continue };
         let published = self.bus.publish(session, None, numbering, events).await;
-        self.bus_outage.note(published.as_ref().copied());
         if published.is_err() {
             let mut lost = self.lost();
             if LOST_MOST <= lost.len()
@@ -112,10 +101,9 @@ impl Announcer {
         }
     }
 
-    /// Rings for a job. Where that fails, the sweeper will.
+    /// Rings for a job. Where that fails, the queue logs it and the sweeper will.
     async fn ring(&self, job: SessionJob) {
-        let rung = self.queue.push(job.kind.lane(), job).await;
-        self.queue_outage.note(rung.as_ref().copied());
+        let _ = self.queue.push(job.kind.lane(), job.session).await;
     }
 }
 

@@ -17,7 +17,6 @@ mod cwd;
 mod extract;
 mod guard;
 mod openapi;
-mod outage;
 mod pages;
 mod problem;
 mod request;

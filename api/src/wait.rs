@@ -10,6 +10,7 @@ use std::time::Duration;
 use roundhouse_shared::bus::Notice;
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::JobId;
+use roundhouse_shared::outage::Outage;
 use roundhouse_shared::problem::{Problem, chain};
 use roundhouse_shared::store::{Outcome, Store, StoreError};
 use tokio::sync::broadcast::Receiver;
@@ -17,8 +18,6 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-
-use crate::outage::Outage;
 
 /// How often everything is looked at.
 const TICK: Duration = Duration::from_secs(2);

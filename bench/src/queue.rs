@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use apalis_core::backend::Backend;
 use apalis_core::worker::context::WorkerContext;
 use hdrhistogram::Histogram;
-use roundhouse_shared::domain::{JobId, JobKind, Lane, SessionId, SessionJob};
+use roundhouse_shared::domain::{Lane, SessionId};
 use roundhouse_shared::queue::{Queue, Slots};
 use roundhouse_shared::redis::Settings;
 use tokio_util::sync::CancellationToken;
@@ -30,9 +30,8 @@ async fn measure(name: &str, settings: &Settings) -> Result<()> {
     let context = WorkerContext::from("bench");
     let mut times = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3)?;
     for _ in 0..2_000 {
-        let job = SessionJob { job: JobId::generate(), session: SessionId::generate(), kind: JobKind::Chat };
         let pushed = Instant::now();
-        queue.push(Lane::Chat, job).await?;
+        queue.push(Lane::Chat, SessionId::generate()).await?;
         let task = poll_fn(|cx| source.poll_next(cx, &context)).await.context("the source ended")??;
         times.saturating_record(u64::try_from(pushed.elapsed().as_micros()).unwrap_or(u64::MAX));
         drop(task);

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod code;
 pub mod domain;
 pub mod lifecycle;
+pub mod outage;
 pub mod problem;
 pub mod queue;
 pub mod redis;

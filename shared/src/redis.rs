@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redis::Client;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, RedisResult};
 use serde::{Deserialize, Serialize};
 
 /// How long one command may take. The library's own default of 500 ms is shorter than a pause that a busy server makes.
@@ -12,6 +12,9 @@ pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long to wait between tries to connect again.
 pub(crate) const RECONNECT_DELAY: Duration = Duration::from_millis(250);
+
+/// How long what a probe has written stays, in milliseconds.
+const PROBE_KEPT_MS: u64 = 60_000;
 
 /// The `[redis]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,4 +58,12 @@ pub(crate) fn shared_connection(client: &Client, url: &str) -> Result<Connection
         .set_max_delay(Duration::from_secs(1));
     ConnectionManager::new_lazy_with_config(client.clone(), config)
         .map_err(|source| BadUrl { url: crate::secret::masked_url(url), source })
+}
+
+/// Writes a little that is soon gone. A server that is full, a replica, or cannot save what it has answers reads and
+/// `PING`, and refuses this.
+pub(crate) async fn probe(connection: &mut ConnectionManager, prefix: &str) -> RedisResult<()> {
+    let mut set = redis::cmd("SET");
+    set.arg(format!("{prefix}:probe:v1")).arg("1").arg("PX").arg(PROBE_KEPT_MS);
+    set.query_async(connection).await
 }

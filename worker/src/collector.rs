@@ -39,12 +39,17 @@ async fn round(worker: &Worker) -> Result<(), StoreError> {
     for engine in engines {
         for doomed in worker.store.take_doomed(&worker.host, engine, ROUND, RETRY_MS).await? {
             let Doomed { native, attempt, last, .. } = &doomed;
-            match delete(worker, &doomed).await {
-                Ok(()) => worker.store.forget_doomed(&native.native).await?,
-                Err(why) => {
-                    let (session, native) = (native.session, &native.native);
-                    tracing::warn!(session.id = %session, native, why, attempt, last, "a native session was not deleted");
-                }
+            let deleted = match delete(worker, &doomed).await {
+                Ok(()) => match worker.store.forget_doomed(&native.native).await {
+                    Err(error) if error.is_outage() => return Err(error),
+                    forgotten => forgotten.map_err(|error| chain(&error)),
+                },
+                Err(why) => Err(why),
+            };
+            // The others are deleted all the same.
+            if let Err(why) = deleted {
+                let (session, native) = (native.session, &native.native);
+                tracing::warn!(session.id = %session, native, why, attempt, last, "a native session was not deleted");
             }
         }
     }

@@ -3,7 +3,7 @@
 use roundhouse_shared::bus::{Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{
-    ChatResult, Cut, EventKind, InteractionId, InteractionState, Lane, NewEvent, Scope, SessionId,
+    ChatResult, Cut, EventKind, InteractionId, InteractionState, JobKind, Lane, NewEvent, Scope, SessionId,
     SessionJob, TurnId,
 };
 use roundhouse_shared::problem::{Problem, chain};
@@ -123,15 +123,16 @@ pub(crate) async fn taken_back(worker: &Worker, taken: Reaped) {
     }
 }
 
-/// Rings for a session that nobody runs. What is not heard is found by the sweeper.
+/// Rings for a session that nobody runs. What is not heard is found by the sweeper; that rings fail, the queue logs.
 pub(crate) async fn ring(worker: &Worker, job: SessionJob) {
-    let lane = match job.kind.lane() {
-        // A message for a session that nobody runs any more is a run of its own.
-        Lane::Inject => Lane::Chat,
-        lane => lane,
-    };
-    if let Err(error) = worker.queue.push(lane, job).await {
-        tracing::debug!(error = chain(&error), "could not ring; the sweeper will");
+    let _ = worker.queue.push(free_lane(job.kind), job.session).await;
+}
+
+/// The queue for a session that nobody runs: a message that came while somebody did is a run of its own now.
+pub(crate) const fn free_lane(kind: JobKind) -> Lane {
+    match kind.lane() {
+        Lane::Chat | Lane::Inject => Lane::Chat,
+        Lane::Maintenance => Lane::Maintenance,
     }
 }
 

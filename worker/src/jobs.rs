@@ -8,12 +8,12 @@ use apalis::prelude::*;
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use futures::FutureExt;
 use roundhouse_shared::bus::Notice;
-use roundhouse_shared::domain::{Lane, SessionJob, SessionStatus};
+use roundhouse_shared::domain::{Lane, SessionId, SessionStatus};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::{Delivery, Slot, Slots};
 use roundhouse_shared::store::{Begin, Needs, StoreError};
 
-use crate::{Worker, events, maintenance, session};
+use crate::{Worker, maintenance};
 
 /// Pokes at once: each is one short read.
 const POKES: usize = 64;
@@ -52,24 +52,26 @@ pub(crate) async fn run(worker: &Arc<Worker>) {
 /// A ring: the slot is held until it returns.
 async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), Infallible> {
     let (worker, lane) = &*to;
-    let Delivery { job, slot } = delivery;
+    let Delivery { session, slot } = delivery;
     let answered = match lane {
-        Lane::Inject => AssertUnwindSafe(poke(worker, job)).catch_unwind().await,
-        Lane::Chat | Lane::Maintenance => AssertUnwindSafe(take(worker, job, &slot)).catch_unwind().await,
+        Lane::Inject => AssertUnwindSafe(poke(worker, session)).catch_unwind().await,
+        Lane::Chat | Lane::Maintenance => AssertUnwindSafe(take(worker, session, &slot)).catch_unwind().await,
     };
     drop(slot);
     match answered {
         Ok(Ok(())) => {}
         // The store has the job: the sweeper rings again.
-        Ok(Err(error)) => tracing::warn!(job.id = %job.job, error = chain(&error), "a ring was not answered"),
+        Ok(Err(error)) => {
+            tracing::warn!(session.id = %session, error = chain(&error), "a ring was not answered")
+        }
         // The heartbeat finds a lease without a run, and gives the session on.
-        Err(_) => tracing::error!(job.id = %job.job, "a run panicked"),
+        Err(_) => tracing::error!(session.id = %session, "a run panicked"),
     }
     Ok(())
 }
 
 /// Runs the session, unless it runs already.
-async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), StoreError> {
+async fn take(worker: &Arc<Worker>, session: SessionId, slot: &Slot) -> Result<(), StoreError> {
     let has = |needs: Needs<'_>| match needs {
         Needs::Agent(agent) => worker.engines.contains_key(agent),
         Needs::Engine(engine) => worker.engine_kinds().any(|kind| kind == engine),
@@ -77,7 +79,7 @@ async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), 
     let mut me = worker.identity.now();
     let begun = loop {
         let begun = if me.is_good() {
-            worker.store.begin(job.session, me.id, has).await
+            worker.store.begin(session, me.id, has).await
         } else {
             Err(StoreError::LeaseLost)
         };
@@ -93,23 +95,26 @@ async fn take(worker: &Arc<Worker>, job: SessionJob, slot: &Slot) -> Result<(), 
         }
     };
     match begun {
-        Ok(Begin::Started(lease, mail)) => session::run(worker, slot, &me, lease, mail).await,
+        Ok(Begin::Started(lease, mail)) => crate::session::run(worker, slot, &me, lease, mail).await,
         Ok(Begin::Maintenance(lease, work)) => maintenance::run(worker, &me, lease, work).await,
-        Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(job.session)]).await,
-        // Nothing to do; or a session that was deleted; or one for another worker, for which the sweeper rings again.
-        Ok(Begin::NoMail | Begin::NotHere) | Err(StoreError::SessionNotFound) => {}
+        Ok(Begin::Held(_)) => worker.bus.notify(&[Notice::Mail(session)]).await,
+        // One for another worker, whose sweeper takes it.
+        Ok(Begin::NotHere) => worker.store.refuse(session).await?,
+        // Nothing to do; or a session that was deleted.
+        Ok(Begin::NoMail) | Err(StoreError::SessionNotFound) => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
 /// Tells the run of a session of its new mail. Where nobody runs it, it is a run of its own, which needs a slot.
-async fn poke(worker: &Worker, job: SessionJob) -> Result<(), StoreError> {
-    match worker.store.session(job.session).await? {
-        Some(session) if session.status == SessionStatus::Running => {
-            worker.bus.notify(&[Notice::Mail(job.session)]).await;
+async fn poke(worker: &Worker, session: SessionId) -> Result<(), StoreError> {
+    match worker.store.session(session).await? {
+        Some(row) if row.status == SessionStatus::Running => {
+            worker.bus.notify(&[Notice::Mail(session)]).await;
         }
-        Some(_) => events::ring(worker, job).await,
+        // Where that fails, the sweeper rings.
+        Some(_) => drop(worker.queue.push(Lane::Chat, session).await),
         None => {}
     }
     Ok(())

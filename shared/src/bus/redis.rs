@@ -13,7 +13,8 @@ use super::local::new_epoch;
 use super::topics::{Keep, Topics};
 use super::{Batch, BusError, LOG_EVENTS, LOG_KEPT, NOTICES, Notice, Numbering, Published};
 use crate::domain::{Event, EventId, LeaseToken, NewEvent, SessionId};
-use crate::redis::{RESPONSE_TIMEOUT, Settings, shared_connection};
+use crate::outage::Outage;
+use crate::redis::{RESPONSE_TIMEOUT, Settings, probe, shared_connection};
 
 mod scripts;
 mod subscription;
@@ -36,6 +37,7 @@ pub(super) struct Redis {
     append: Script,
     tail: Script,
     read: Script,
+    outage: Outage,
     pub(super) topics: Arc<Topics>,
     pub(super) notices: broadcast::Sender<Notice>,
     subscribed: Arc<AtomicBool>,
@@ -105,6 +107,7 @@ impl Redis {
             append: Script::new(&scripts::append()),
             tail: Script::new(&scripts::tail()),
             read: Script::new(&scripts::read()),
+            outage: Outage::new("bus"),
             topics,
             notices,
             subscribed,
@@ -173,7 +176,7 @@ impl Redis {
             call.arg(event.to_line());
         }
         let mut connection = self.connection.clone();
-        match within(call.invoke_async::<i64>(&mut connection)).await? {
+        match self.noted(within(call.invoke_async::<i64>(&mut connection)).await)? {
             0 => Err(BusError::Fenced),
             2 => Ok(Published::Before),
             3 => Ok(Published::Early),
@@ -238,9 +241,16 @@ impl Redis {
         }
     }
 
+    /// Notes how a write went: an outage is logged when it begins and when it ends, not with each event.
+    fn noted<T>(&self, result: Result<T, BusError>) -> Result<T, BusError> {
+        self.outage.note(result.as_ref().map(drop));
+        result
+    }
+
+    /// Tries a write: a server may answer and refuse those, because it is full, a replica or cannot save.
     pub(super) async fn ping(&self) -> Result<(), BusError> {
         let mut connection = self.connection.clone();
-        within(redis::cmd("PING").query_async::<()>(&mut connection)).await?;
+        self.noted(within(probe(&mut connection, &self.names.prefix)).await)?;
         if self.subscribed.load(Ordering::Acquire) { Ok(()) } else { Err(BusError::Unavailable(None)) }
     }
 }

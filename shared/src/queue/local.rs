@@ -1,41 +1,50 @@
 //! Queues within one process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::Notify;
 
 use super::QueueError;
-use crate::domain::{Lane, SessionJob};
+use crate::domain::{Lane, SessionId};
 
-/// Rings that one queue holds. What does not fit is found by the sweeper.
+/// Sessions that wait in one queue. What does not fit is found by the sweeper.
 const MOST: usize = 10_000;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Local {
     chat: Channel,
     inject: Channel,
     maintenance: Channel,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Channel {
-    send: mpsc::Sender<SessionJob>,
-    receive: Mutex<mpsc::Receiver<SessionJob>>,
-    depth: AtomicU64,
+    waiting: Mutex<Waiting>,
+    bell: Notify,
+}
+
+/// The sessions that wait, each once.
+#[derive(Debug, Default)]
+struct Waiting {
+    order: VecDeque<SessionId>,
+    members: HashSet<SessionId>,
 }
 
 impl Channel {
-    fn new() -> Self {
-        let (send, receive) = mpsc::channel(MOST);
-        Self { send, receive: Mutex::new(receive), depth: AtomicU64::new(0) }
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<SessionId> {
+        let mut waiting = self.waiting();
+        let session = waiting.order.pop_front()?;
+        waiting.members.remove(&session);
+        Some(session)
     }
 }
 
 impl Local {
-    pub(super) fn new() -> Self {
-        Self { chat: Channel::new(), inject: Channel::new(), maintenance: Channel::new() }
-    }
-
     const fn of(&self, lane: Lane) -> &Channel {
         match lane {
             Lane::Chat => &self.chat,
@@ -44,29 +53,38 @@ impl Local {
         }
     }
 
-    pub(super) fn push(&self, lane: Lane, job: SessionJob) -> Result<(), QueueError> {
+    /// Adds a session, unless it waits already.
+    pub(super) fn push(&self, lane: Lane, session: SessionId) -> Result<(), QueueError> {
         let channel = self.of(lane);
-        channel.depth.fetch_add(1, Ordering::Relaxed);
-        channel.send.try_send(job).map_err(|_| {
-            channel.depth.fetch_sub(1, Ordering::Relaxed);
-            QueueError::Full
-        })
+        {
+            let mut waiting = channel.waiting();
+            if waiting.members.contains(&session) {
+                return Ok(());
+            }
+            if MOST <= waiting.order.len() {
+                return Err(QueueError::Full);
+            }
+            waiting.members.insert(session);
+            waiting.order.push_back(session);
+        }
+        channel.bell.notify_one();
+        Ok(())
     }
 
-    /// The next ring. Safe to drop: nothing is taken then.
-    pub(super) async fn pop(&self, lane: Lane) -> SessionJob {
+    /// The next session. Safe to drop: nothing is taken then.
+    pub(super) async fn pop(&self, lane: Lane) -> SessionId {
         let channel = self.of(lane);
-        // One source reads each queue, so nobody waits for this lock.
-        let job = channel.receive.lock().await.recv().await;
-        channel.depth.fetch_sub(1, Ordering::Relaxed);
-        match job {
-            Some(job) => job,
-            // The sender lives beside the receiver.
-            None => std::future::pending().await,
+        loop {
+            // Made before the look: a push after the look is not missed.
+            let pushed = channel.bell.notified();
+            if let Some(session) = channel.take() {
+                return session;
+            }
+            pushed.await;
         }
     }
 
     pub(super) fn depth(&self, lane: Lane) -> u64 {
-        self.of(lane).depth.load(Ordering::Relaxed)
+        self.of(lane).waiting().order.len() as u64
     }
 }

@@ -1,7 +1,7 @@
 //! The queues: bells that say "this session has mail". What they lose, the store still has.
 //!
-//! A queue carries ids only ([`SessionJob`]). A worker reads a [`Source`]: it takes a slot first and only then a job, so it
-//! never holds what it cannot start.
+//! A queue holds the ids of sessions, each at most once: ringing for a session that waits already changes nothing. A worker
+//! reads a [`Source`]: it takes a slot first and only then a session, so it never holds what it cannot start.
 
 mod local;
 mod redis;
@@ -15,22 +15,23 @@ use tokio_util::sync::CancellationToken;
 pub use slots::{Slot, Slots};
 pub use source::Source;
 
-use crate::domain::{Lane, SessionJob};
+use crate::domain::{Lane, SessionId};
+use crate::outage::{Outage, Part};
 use crate::redis::Settings;
 
-/// A job that a worker has taken, with the slot it runs in.
+/// A session that a worker has taken, with the slot it runs in.
 #[derive(Debug)]
 pub struct Delivery {
     /// What rang.
-    pub job: SessionJob,
+    pub session: SessionId,
     /// The slot; free again when this is dropped.
     pub slot: Slot,
 }
 
-/// A queue could not be reached, or is full. The store has the job: the sweeper will ring again.
+/// A queue could not be reached, refuses, or is full. The store has the job: the sweeper will ring again.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// Redis failed or does not answer.
+    /// Redis failed, refuses or does not answer.
     #[error("the queue is not available")]
     Unavailable(#[source] Option<::redis::RedisError>),
     /// This process's queue holds as much as it may.
@@ -50,6 +51,19 @@ struct Inner {
     /// What this process offers itself: all there is in the embedded deployment, a way around an outage in the other.
     local: local::Local,
     redis: Option<redis::Redis>,
+    outage: Outage,
+}
+
+/// Writes to the queues. Where Redis refuses those, pops may still work.
+const PUSHES: Part = Part(1);
+
+/// Pops from a queue.
+const fn pops(lane: Lane) -> Part {
+    match lane {
+        Lane::Chat => Part(2),
+        Lane::Inject => Part(4),
+        Lane::Maintenance => Part(8),
+    }
 }
 
 impl Queue {
@@ -62,23 +76,28 @@ impl Queue {
             "" => None,
             _ => Some(redis::Redis::connect(settings)?),
         };
-        Ok(Self(Arc::new(Inner { local: local::Local::new(), redis })))
+        Ok(Self(Arc::new(Inner { local: local::Local::default(), redis, outage: Outage::new("queue") })))
     }
 
-    /// Rings for a job.
-    pub async fn push(&self, lane: Lane, job: SessionJob) -> Result<(), QueueError> {
+    /// Rings for a session, unless it waits in the queue already.
+    pub async fn push(&self, lane: Lane, session: SessionId) -> Result<(), QueueError> {
+        self.push_all(lane, &[session]).await
+    }
+
+    /// Rings for sessions in this order, except those that wait in the queue already.
+    pub async fn push_all(&self, lane: Lane, sessions: &[SessionId]) -> Result<(), QueueError> {
         match &self.0.redis {
-            Some(redis) => redis.push(lane, job).await,
-            None => self.offer(lane, job),
+            Some(redis) => self.wrote(redis.push(lane, sessions).await),
+            None => sessions.iter().try_for_each(|session| self.offer(lane, *session)),
         }
     }
 
-    /// Rings for a job in this process only.
-    pub fn offer(&self, lane: Lane, job: SessionJob) -> Result<(), QueueError> {
-        self.0.local.push(lane, job)
+    /// Rings for a session in this process only, unless it waits here already.
+    pub fn offer(&self, lane: Lane, session: SessionId) -> Result<(), QueueError> {
+        self.0.local.push(lane, session)
     }
 
-    /// How many rings wait in a queue.
+    /// How many sessions wait in a queue.
     pub async fn depth(&self, lane: Lane) -> Result<u64, QueueError> {
         match &self.0.redis {
             Some(redis) => redis.depth(lane).await,
@@ -86,9 +105,18 @@ impl Queue {
         }
     }
 
-    /// Whether the queues can be reached.
+    /// Whether the queues can be reached and take rings.
     pub async fn ping(&self) -> Result<(), QueueError> {
-        self.depth(Lane::Chat).await.map(drop)
+        match &self.0.redis {
+            Some(redis) => self.wrote(redis.probe().await),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes how a write went: an outage is logged when it begins and when it ends, not with each ring.
+    fn wrote(&self, result: Result<(), QueueError>) -> Result<(), QueueError> {
+        self.0.outage.note_part(PUSHES, result.as_ref().copied());
+        result
     }
 
     /// Whether the queues are shared with other processes.

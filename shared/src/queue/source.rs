@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Delivery, Queue, QueueError, Slots};
+use super::{Delivery, Queue, Slots, pops};
 use crate::domain::Lane;
 
 /// The deliveries of one queue. Never fails: an error of the backend would end apalis' worker.
@@ -50,46 +50,33 @@ impl Source {
     }
 }
 
-/// A slot, then a job, then the two together.
+/// A slot, then a session, then the two together.
 async fn fetch(queue: Queue, lane: Lane, slots: Slots, send: mpsc::Sender<Delivery>) {
     let mut rings = pin!(match &queue.0.redis {
         Some(redis) => redis.rings(lane).left_stream(),
         None => stream::pending().right_stream(),
     });
-    let mut away = false;
     loop {
         let next = async {
             loop {
                 tokio::select! {
                     biased;
-                    job = queue.0.local.pop(lane) => return job,
+                    session = queue.0.local.pop(lane) => return session,
                     // Where an offer comes first, this wait goes on, and what it brings then waits for the next slot: lost
                     // it would be only later.
                     Some(ring) = rings.next() => {
-                        note(lane, &mut away, ring.as_ref().err());
-                        if let Ok(Some(job)) = ring {
-                            return job;
+                        queue.0.outage.note_part(pops(lane), ring.as_ref().map(drop));
+                        if let Ok(Some(session)) = ring {
+                            return session;
                         }
                     }
                 }
             }
         };
-        let Some((job, slot)) = slots.with(next).await else { return };
-        if send.send(Delivery { job, slot }).await.is_err() {
+        let Some((session, slot)) = slots.with(next).await else { return };
+        if send.send(Delivery { session, slot }).await.is_err() {
             return;
         }
-    }
-}
-
-/// Tells of each outage once, and of its end.
-fn note(lane: Lane, away: &mut bool, error: Option<&QueueError>) {
-    match (std::mem::replace(away, error.is_some()), error) {
-        (false, Some(error)) => {
-            let error = crate::problem::chain(error);
-            tracing::warn!(queue = lane.as_str(), error, "the queue is away; the sweeper goes on");
-        }
-        (true, None) => tracing::info!(queue = lane.as_str(), "the queue is back"),
-        _ => {}
     }
 }
 

@@ -75,12 +75,14 @@ impl Store {
         Ok(self.db.first(sql, values![key(message, call)]).await?.is_some())
     }
 
-    /// The jobs of children that a turn has waited for which has ended since, however it did: nobody waits for them.
-    pub async fn orphans(&self, limit: i64) -> Result<Vec<JobId>, StoreError> {
+    /// The jobs of children that a turn has waited for which has ended since, however it did: nobody waits for them. In the
+    /// order of their ids, those after `after` only.
+    pub async fn orphans(&self, after: Option<JobId>, limit: i64) -> Result<Vec<JobId>, StoreError> {
         let sql = "SELECT j.id FROM jobs j LEFT JOIN turns t ON t.id = j.waited_by_turn_id \
                    WHERE j.waited_by_turn_id IS NOT NULL AND j.state IN ('pending', 'claimed') \
-                   AND coalesce(t.state, '') <> 'running' LIMIT $1";
-        let orphans = self.db.all(sql, values![limit]).await?;
+                   AND coalesce(t.state, '') <> 'running' AND j.id > $1 ORDER BY j.id LIMIT $2";
+        let after = after.map_or(uuid::Uuid::nil(), |job| job.0);
+        let orphans = self.db.all(sql, values![after, limit]).await?;
         orphans.iter().map(|row| Ok(JobId(row.get("id")?))).collect()
     }
 

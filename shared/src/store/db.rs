@@ -44,6 +44,12 @@ pub(super) struct Dialect {
     pub(super) short_lock_timeout: Option<&'static str>,
     /// The answers of the jobs whose ids a JSON array names.
     pub(super) jobs_by_ids: &'static str,
+    /// Sessions to be rung for, held until the transaction ends.
+    pub(super) to_ring: super::sweep::ToRing,
+    /// The next job of each of the sessions that a JSON array names, where it has one.
+    pub(super) heads_by_ids: &'static str,
+    /// Notes for the sessions that a JSON array names that they were rung for, or that there is nothing to ring for.
+    pub(super) rung_by_ids: &'static str,
 }
 
 macro_rules! lock_session {
@@ -58,6 +64,29 @@ macro_rules! lock_session {
     };
 }
 
+macro_rules! heads_by_ids {
+    ($ids:literal) => {
+        concat!(
+            "SELECT s.id AS session_id, s.refused, j.id, j.kind FROM sessions s JOIN jobs j ON j.id = \
+             (SELECT n.id FROM jobs n WHERE n.session_id = s.id AND n.state = 'pending' \
+             ORDER BY n.turn_id IS NULL, n.seq LIMIT 1) WHERE s.id IN (",
+            $ids,
+            ") ORDER BY s.enqueued_ms"
+        )
+    };
+}
+
+macro_rules! rung_by_ids {
+    ($ids:literal) => {
+        concat!(
+            "UPDATE sessions SET enqueued_ms = CASE WHEN EXISTS (SELECT 1 FROM jobs WHERE session_id = sessions.id \
+             AND state = 'pending') THEN $2 ELSE 0 END WHERE id IN (",
+            $ids,
+            ")"
+        )
+    };
+}
+
 const SQLITE: Dialect = Dialect {
     clock: "SELECT cast(unixepoch('subsec') * 1000 AS integer) AS now_ms",
     lock_session: lock_session!("cast(unixepoch('subsec') * 1000 AS integer)", ""),
@@ -65,6 +94,9 @@ const SQLITE: Dialect = Dialect {
     short_lock_timeout: None,
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT unhex(value, '-') FROM json_each($1))",
+    to_ring: super::sweep::to_ring!(""),
+    heads_by_ids: heads_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
+    rung_by_ids: rung_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
 };
 
 const POSTGRES: Dialect = Dialect {
@@ -77,6 +109,10 @@ const POSTGRES: Dialect = Dialect {
     short_lock_timeout: Some("SET LOCAL lock_timeout = '500ms'"),
     jobs_by_ids: "SELECT id, state, result, problem FROM jobs \
                   WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))",
+    // One that is locked is left for the next round: somebody works on it, and the others do not wait.
+    to_ring: super::sweep::to_ring!(" FOR UPDATE SKIP LOCKED"),
+    heads_by_ids: heads_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
+    rung_by_ids: rung_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
 };
 
 /// A bound value. `None` is SQL `NULL` of that type.
@@ -182,6 +218,11 @@ impl Db {
             Pools::Sqlite { .. } => &SQLITE,
             Pools::Postgres(_) => &POSTGRES,
         }
+    }
+
+    /// Whether a transaction that may write keeps all others from writing.
+    pub(super) const fn has_one_writer(&self) -> bool {
+        matches!(self.pools, Pools::Sqlite { .. })
     }
 
     /// Starts a transaction that may write.

@@ -177,7 +177,8 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
     claim(held, lease, turn, &claims, Consumed::Now).await?;
     let unsent = unsent(held).await?;
     let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, active_turn_id = $4, \
-               cancel_turn_id = NULL, last_seq = $5, connected_ms = $6, updated_ms = $6 WHERE id = $1 RETURNING cwd";
+               cancel_turn_id = NULL, enqueued_ms = 0, refused = FALSE, last_seq = $5, connected_ms = $6, updated_ms = $6 \
+               WHERE id = $1 RETURNING cwd";
     let values =
         values![lease.session.0, lease.worker.0, lease.token.0, turn.0, held.row.last_seq, held.row.now_ms,];
     let cwd = held.tx.one(sql, values).await?.get("cwd")?;

@@ -247,8 +247,8 @@ pub(super) async fn begin_work(
     let sql = "UPDATE jobs SET state = 'claimed', claim_token = $2, worker_id = $3, attempt = attempt + 1, \
                started_ms = coalesce(started_ms, $4) WHERE id = $1";
     tx.run(sql, values![job.0, lease.token.0, lease.worker.0, row.now_ms]).await?;
-    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, updated_ms = $4 \
-               WHERE id = $1 RETURNING title";
+    let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, updated_ms = $4, enqueued_ms = 0, \
+               refused = FALSE WHERE id = $1 RETURNING title";
     let values = values![row.id.0, lease.worker.0, lease.token.0, row.now_ms];
     let title = tx.one(sql, values).await?.get("title")?;
     tx.commit().await?;

@@ -49,6 +49,7 @@ pub use messages::{ContextEntry, MessagePage};
 pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
+pub use sweep::{Due, Sweep};
 pub use workers::{Beat, Sighting};
 
 /// The store. Cheap to clone.

@@ -19,5 +19,6 @@ mod model;
 mod notices;
 mod numbers;
 mod outage;
+mod refused;
 mod seams;
 mod servers;

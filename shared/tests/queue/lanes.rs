@@ -1,6 +1,6 @@
 //! Three queues, each in the order of its rings.
 
-use roundhouse_shared::domain::{JobKind, Lane, SessionJob};
+use roundhouse_shared::domain::Lane;
 use roundhouse_shared::queue::{Queue, QueueError};
 use roundhouse_shared::redis::Settings;
 use tokio::task::JoinSet;
@@ -11,7 +11,9 @@ on_both! {
     a_queue_keeps_the_order_of_its_rings,
     a_queue_does_not_wait_for_another,
     a_depth_is_what_nobody_has_taken,
-    a_ring_arrives_as_it_was_made,
+    a_session_that_waits_is_rung_for_once,
+    a_session_that_was_taken_is_rung_for_again,
+    rings_at_once_keep_their_order,
     a_ring_is_delivered_to_one_of_many,
     the_queues_answer,
 }
@@ -51,14 +53,39 @@ async fn a_depth_is_what_nobody_has_taken(site: Site) {
     }
 }
 
-async fn a_ring_arrives_as_it_was_made(site: Site) {
+async fn a_session_that_waits_is_rung_for_once(site: Site) {
     let queue = site.queue();
-    let mut reader = Reader::start(&site.queue(), Lane::Maintenance, 1);
-    for kind in JobKind::ALL {
-        let ring = SessionJob { kind: *kind, ..ring() };
-        queue.push(Lane::Maintenance, ring).await.unwrap();
-        assert_eq!(reader.next().await.job, ring);
+    let rings = push(&queue, Lane::Chat, 200).await;
+    for _ in 0..3 {
+        site.queue().push_all(Lane::Chat, &rings).await.unwrap();
+        queue.push(Lane::Chat, rings[7]).await.unwrap();
     }
+    assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 200);
+    // Each queue has its own.
+    queue.push(Lane::Maintenance, rings[0]).await.unwrap();
+    assert_eq!(queue.depth(Lane::Maintenance).await.unwrap(), 1);
+    assert_eq!(Reader::start(&queue, Lane::Chat, 1).jobs(200).await, rings);
+    depth(&queue, Lane::Chat, 0).await;
+}
+
+async fn a_session_that_was_taken_is_rung_for_again(site: Site) {
+    let queue = site.queue();
+    let rung = push(&queue, Lane::Chat, 1).await[0];
+    let mut reader = Reader::start(&queue, Lane::Chat, 2);
+    let turn = reader.next().await;
+    queue.push(Lane::Chat, rung).await.unwrap();
+    assert_eq!(reader.next().await.session, rung);
+    drop(turn);
+}
+
+async fn rings_at_once_keep_their_order(site: Site) {
+    let queue = site.queue();
+    let first = push(&queue, Lane::Chat, 1).await;
+    let rings: Vec<_> = (0..500).map(|_| ring()).collect();
+    queue.push_all(Lane::Chat, &rings).await.unwrap();
+    let last = push(&site.queue(), Lane::Chat, 1).await;
+    let expected = [first, rings, last].concat();
+    assert_eq!(Reader::start(&queue, Lane::Chat, 1).jobs(502).await, expected);
 }
 
 async fn a_ring_is_delivered_to_one_of_many(site: Site) {
@@ -70,7 +97,7 @@ async fn a_ring_is_delivered_to_one_of_many(site: Site) {
         let (mut reader, send) = (Reader::start(&site.queue(), Lane::Chat, 3), send.clone());
         taking.spawn(async move {
             while let Some(delivery) = reader.try_next().await {
-                send.send(delivery.job).await.unwrap();
+                send.send(delivery.session).await.unwrap();
             }
         });
     }
@@ -80,8 +107,8 @@ async fn a_ring_is_delivered_to_one_of_many(site: Site) {
     for _ in 0..RINGS {
         jobs.push(crate::support::soon("all rings", taken.recv()).await.unwrap());
     }
-    rings.sort_unstable_by_key(|ring| ring.job);
-    jobs.sort_unstable_by_key(|ring| ring.job);
+    rings.sort_unstable();
+    jobs.sort_unstable();
     assert_eq!(jobs, rings);
     depth(&queue, Lane::Chat, 0).await;
     assert!(taken.is_empty());

@@ -35,7 +35,7 @@ async fn an_offer_takes_no_ring_away(site: Site) {
         let offered = ring();
         queue.offer(Lane::Chat, offered).unwrap();
         let turn = reader.next().await;
-        assert_eq!(turn.job, offered);
+        assert_eq!(turn.session, offered);
         // The source may still wait at the queue, without a slot.
         let pushed = push(&other, Lane::Chat, 2).await;
         drop(turn);

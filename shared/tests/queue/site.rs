@@ -4,7 +4,7 @@ use std::future::poll_fn;
 
 use apalis_core::backend::Backend as _;
 use apalis_core::worker::context::WorkerContext;
-use roundhouse_shared::domain::{JobId, JobKind, Lane, SessionId, SessionJob};
+use roundhouse_shared::domain::{Lane, SessionId};
 use roundhouse_shared::queue::{Delivery, Queue, Slots, Source};
 use roundhouse_shared::redis::Settings;
 use tokio_util::sync::CancellationToken;
@@ -62,12 +62,12 @@ impl Site {
 }
 
 /// A ring that can be told from others.
-pub(crate) fn ring() -> SessionJob {
-    SessionJob { job: JobId::generate(), session: SessionId::generate(), kind: JobKind::Chat }
+pub(crate) fn ring() -> SessionId {
+    SessionId::generate()
 }
 
 /// Rings so many times.
-pub(crate) async fn push(queue: &Queue, lane: Lane, count: usize) -> Vec<SessionJob> {
+pub(crate) async fn push(queue: &Queue, lane: Lane, count: usize) -> Vec<SessionId> {
     let rings: Vec<_> = (0..count).map(|_| ring()).collect();
     for ring in &rings {
         queue.push(lane, *ring).await.unwrap();
@@ -116,10 +116,10 @@ impl Reader {
     }
 
     /// The next jobs. Each ends at once.
-    pub(crate) async fn jobs(&mut self, count: usize) -> Vec<SessionJob> {
+    pub(crate) async fn jobs(&mut self, count: usize) -> Vec<SessionId> {
         let mut jobs = Vec::new();
         for _ in 0..count {
-            jobs.push(self.next().await.job);
+            jobs.push(self.next().await.session);
         }
         jobs
     }

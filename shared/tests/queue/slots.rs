@@ -21,12 +21,12 @@ async fn a_source_takes_no_more_than_it_has_slots_for(site: Site) {
     let mut reader = Reader::start(&queue, Lane::Chat, 2);
     let first = reader.next().await;
     let second = reader.next().await;
-    assert_eq!([first.job, second.job], rings[..2]);
+    assert_eq!([first.session, second.session], rings[..2]);
     assert_eq!(reader.slots.free(), 0);
     assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 3);
     drop(second);
     let third = reader.next().await;
-    assert_eq!(third.job, rings[2]);
+    assert_eq!(third.session, rings[2]);
     assert_eq!(queue.depth(Lane::Chat).await.unwrap(), 2);
     drop((first, third));
     assert_eq!(reader.jobs(2).await, rings[3..]);
@@ -74,7 +74,7 @@ async fn a_turn_that_only_waits_leaves_its_slot_to_another(site: Site) {
     let waiting = reader.next().await;
     waiting.slot.rest();
     let other = reader.next().await;
-    assert_eq!([waiting.job, other.job], rings[..]);
+    assert_eq!([waiting.session, other.session], rings[..]);
     {
         let mut resumed = pin!(waiting.slot.resume());
         assert!(futures::poll!(&mut resumed).is_pending());

@@ -39,8 +39,8 @@ async fn a_child_works_in_a_session_of_its_own(store: &Store) {
     let job = job(store, started.job).await;
     assert_eq!((job.state, job.kind, job.message), (JobState::Pending, JobKind::Chat, Some(stored[0].id)));
     // It is swept as any mail, where nobody rang for it.
-    assert_eq!(store.sweep(LONG_MS, 10).await.unwrap(), []);
-    assert_eq!(store.sweep(0, 10).await.unwrap(), [started]);
+    assert_eq!(rung_again(store, LONG_MS, 10).await, []);
+    assert_eq!(rung_again(store, 0, 10).await, [started]);
     assert_eq!(jobs_of(&begin(store, started.session).await.1), [started.job]);
 }
 
@@ -127,14 +127,14 @@ async fn a_child_is_an_orphan_once_the_turn_that_waits_for_it_has_ended(store: &
     assert!(!store.has_child(asking, "c3").await.unwrap());
 
     // A turn that goes on still waits.
-    assert_eq!(store.orphans(10).await.unwrap(), []);
+    assert_eq!(store.orphans(None, 10).await.unwrap(), []);
     store.reap(session, 3).await.unwrap().unwrap();
-    assert_eq!(store.orphans(10).await.unwrap(), []);
+    assert_eq!(store.orphans(None, 10).await.unwrap(), []);
     // Cancelled before anybody went on with it, it does not.
     store.cancel_session(session).await.unwrap();
-    assert_eq!(store.orphans(10).await.unwrap(), [waited_for]);
+    assert_eq!(store.orphans(None, 10).await.unwrap(), [waited_for]);
     store.cancel_job(waited_for).await.unwrap();
-    assert_eq!(store.orphans(10).await.unwrap(), []);
+    assert_eq!(store.orphans(None, 10).await.unwrap(), []);
 }
 
 async fn what_binds_a_child_is_stored_with_it_and_with_its_forks(store: &Store) {

@@ -37,6 +37,7 @@ mod race;
 mod reap;
 mod schema;
 mod sessions;
+mod sweep;
 mod unclear;
 mod wakes;
 mod workers;

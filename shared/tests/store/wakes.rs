@@ -64,7 +64,7 @@ async fn an_idle_parent_is_woken_by_its_childs_answer(store: &Store) {
         (Some(finished.ended[0].wakes.unwrap().job), Some(message.id))
     );
     // It was rung for just now.
-    assert_eq!(store.sweep(LONG_MS, 10).await.unwrap(), []);
+    assert_eq!(rung_again(store, LONG_MS, 10).await, []);
     let text = told_by(store, parent, &finished.ended).await;
     assert_eq!(text, message.content);
     assert!(text.contains("\"child\"") && text.contains(&child.session.to_string()), "{text}");

@@ -4,7 +4,7 @@ mod redis;
 
 use std::time::{Duration, Instant};
 
-pub(crate) use redis::{Keeps, Server, connections, shared};
+pub(crate) use redis::{Keeps, Refusal, Server, connections, shared};
 
 /// Longer than anything takes, however slow the machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);

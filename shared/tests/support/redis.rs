@@ -33,6 +33,28 @@ pub(crate) enum Keeps {
     Everything,
 }
 
+/// Why a server refuses writes, while it answers reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has no memory left.
+    Full,
+    /// It follows another server, which is not there.
+    Replica,
+    /// It cannot write down what it has.
+    CannotSave,
+}
+
+impl Refusal {
+    /// What the error says.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::Full => "OOM",
+            Self::Replica => "read only replica",
+            Self::CannotSave => "MISCONF",
+        }
+    }
+}
+
 /// A server of one case's own, on one port for as long as the case lasts.
 pub(crate) struct Server {
     port: u16,
@@ -96,6 +118,43 @@ impl Server {
             process.kill().unwrap();
             process.wait().unwrap();
         }
+    }
+
+    /// Lets the server refuse writes.
+    pub(crate) async fn refuse(&self, refusal: Refusal) {
+        match refusal {
+            Refusal::Full => self.run(&["CONFIG", "SET", "maxmemory", "1"]).await,
+            Refusal::Replica => self.run(&["REPLICAOF", "127.0.0.1", "1"]).await,
+            Refusal::CannotSave => {
+                // A folder has the name of the file to write.
+                std::fs::create_dir(self.folder.path().join("dump")).unwrap();
+                self.run(&["CONFIG", "SET", "dbfilename", "dump"]).await;
+                self.run(&["CONFIG", "SET", "save", "3600 1000000"]).await;
+                self.run(&["BGSAVE"]).await;
+                let mut connection = self.connect().await;
+                eventually("the save to fail", async || {
+                    let info: String =
+                        redis::cmd("INFO").arg("persistence").query_async(&mut connection).await.unwrap();
+                    info.contains("rdb_last_bgsave_status:err")
+                })
+                .await;
+            }
+        }
+    }
+
+    /// Lets the server take writes again.
+    pub(crate) async fn accept(&self, refusal: Refusal) {
+        match refusal {
+            Refusal::Full => self.run(&["CONFIG", "SET", "maxmemory", "0"]).await,
+            Refusal::Replica => self.run(&["REPLICAOF", "NO", "ONE"]).await,
+            Refusal::CannotSave => self.run(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]).await,
+        }
+    }
+
+    async fn run(&self, command: &[&str]) {
+        let mut call = redis::cmd(command[0]);
+        call.arg(&command[1..]);
+        call.query_async::<redis::Value>(&mut self.connect().await).await.unwrap();
     }
 
     /// Lets the server stand still, with all its connections open.

@@ -12,8 +12,7 @@ use roundhouse_engines::contract::{
 };
 use roundhouse_shared::bus::Bus;
 use roundhouse_shared::domain::{
-    Agent, ContextSource, Cut, EngineKind, JobId, Lane, OnBusy, SessionId, SessionJob, Usage, Worker,
-    WorkerId,
+    Agent, ContextSource, Cut, EngineKind, JobId, Lane, OnBusy, SessionId, Usage, Worker, WorkerId,
 };
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
@@ -266,10 +265,9 @@ impl Site {
 
     /// Asks for a cut and rings for it.
     pub(crate) async fn ask(&self, session: SessionId, cut: Cut) -> JobId {
-        let kind = cut.kind();
         let admission = CutAdmission { job: JobId::generate(), session, cut, idempotency: None };
         let job = self.store.admit_cut(&admission).await.unwrap().job;
-        self.queue.push(Lane::Maintenance, SessionJob { job, session, kind }).await.unwrap();
+        self.queue.push(Lane::Maintenance, session).await.unwrap();
         job
     }
 

@@ -6,7 +6,7 @@ use roundhouse_shared::domain::{
 };
 use roundhouse_shared::store::{
     Admission, Begin, Ended, Idempotency, Mail, MessagePage, NewSession, Outcome, Spawn, Store, StoreError,
-    Target, TurnEnd, TurnOutcome, WrittenMessage,
+    Sweep, Target, TurnEnd, TurnOutcome, WrittenMessage,
 };
 
 /// How long a lease lasts that must not run out while a case runs.
@@ -273,4 +273,22 @@ pub(crate) fn said<const N: usize>(entries: [(Role, &str); N]) -> [(Role, String
 #[track_caller]
 pub(crate) fn assert_lost<T: std::fmt::Debug>(result: &Result<T, StoreError>) {
     assert!(matches!(result, Err(StoreError::LeaseLost)), "{result:?}");
+}
+
+/// The jobs that a sweep rings for, whichever lane, agent and engine they need.
+pub(crate) async fn rung_again(store: &Store, age_ms: i64, limit: i64) -> Vec<SessionJob> {
+    let due = store.sweep(sweeping(&["child", "helper", "writer"], age_ms, limit)).await.unwrap();
+    due.into_iter().map(|due| due.job).collect()
+}
+
+/// What a worker with these agents and every engine looks for.
+pub(crate) const fn sweeping<'a>(agents: &'a [&'a str], age_ms: i64, limit: i64) -> Sweep<'a> {
+    Sweep {
+        agents,
+        engines: &[EngineKind::OpenAi, EngineKind::ClaudeCli],
+        chat_ms: age_ms,
+        inject_ms: age_ms,
+        maintenance_ms: age_ms,
+        limit,
+    }
 }
