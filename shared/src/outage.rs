@@ -30,18 +30,15 @@ impl Outage {
 
     /// Notes how a use of one part went.
     pub fn note_part<E: Error>(&self, Part(part): Part, result: Result<(), &E>) {
-        match result {
-            Err(error) => {
-                if self.failing.fetch_or(part, Ordering::Relaxed) == 0 {
-                    tracing::warn!(what = self.what, error = %chain(error), "away; going on without");
-                }
+        if let Err(error) = result {
+            if self.failing.fetch_or(part, Ordering::Relaxed) == 0 {
+                tracing::warn!(what = self.what, error = %chain(error), "away; going on without");
             }
-            Ok(()) => {
-                let before = self.failing.fetch_and(!part, Ordering::Relaxed);
-                if before & part != 0 && before & !part == 0 {
-                    tracing::info!(what = self.what, "back");
-                }
-            }
+            return;
+        }
+        let before = self.failing.fetch_and(!part, Ordering::Relaxed);
+        if before & part != 0 && before & !part == 0 {
+            tracing::info!(what = self.what, "back");
         }
     }
 

@@ -74,7 +74,7 @@ pub struct Bus(Arc<Inner>);
 #[derive(Debug)]
 enum Inner {
     Local(local::Local),
-    Redis(redis::Redis),
+    Redis(Box<redis::Redis>),
 }
 
 impl Bus {
@@ -87,7 +87,7 @@ impl Bus {
         let inner = if settings.url.is_empty() {
             Inner::Local(local::Local::new())
         } else {
-            Inner::Redis(redis::Redis::connect(settings)?)
+            Inner::Redis(Box::new(redis::Redis::connect(settings)?))
         };
         Ok(Self(Arc::new(inner)))
     }

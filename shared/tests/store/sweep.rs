@@ -162,7 +162,7 @@ async fn a_cut_that_needs_an_engine_is_left_to_those_that_have_it(db: &Database)
     // Nobody knows yet whether it copies a conversation.
     assert_eq!(found(with(&["helper"], &[EngineKind::OpenAi])).await, [(id, JobKind::Fork)]);
     let here = |needs: Needs<'_>| needs == Needs::Engine(EngineKind::OpenAi);
-    let begun = store.begin(session, registered(store).await, LONG_MS, here).await.unwrap();
+    let begun = store.begin(session, registered(store).await, here).await.unwrap();
     assert!(matches!(begun, Begin::NotHere), "{begun:?}");
     store.refuse(session).await.unwrap();
     assert_eq!(found(with(&["helper"], &[EngineKind::OpenAi])).await, []);

@@ -127,8 +127,7 @@ impl Server {
             Refusal::Replica => self.run(&["REPLICAOF", "127.0.0.1", "1"]).await,
             Refusal::CannotSave => {
                 // A folder has the name of the file to write.
-                std::fs::create_dir(self.folder.path().join("dump")).unwrap();
-                self.run(&["CONFIG", "SET", "dbfilename", "dump"]).await;
+                std::fs::create_dir(self.folder.path().join("dump.rdb")).unwrap();
                 self.run(&["CONFIG", "SET", "save", "3600 1000000"]).await;
                 self.run(&["BGSAVE"]).await;
                 let mut connection = self.connect().await;
