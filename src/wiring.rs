@@ -197,6 +197,7 @@ impl Foundation {
             limits: roundhouse_api::Limits {
                 injection_timeout: config.limits.injection_timeout,
                 json_wait_timeout: config.limits.json_wait_timeout,
+                worker_gap: config.limits.worker_gap,
                 workspaces: self.workspaces(),
             },
             lifecycle: self.lifecycle.clone(),

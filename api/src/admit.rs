@@ -114,7 +114,7 @@ pub(crate) async fn admission(
                 .await?,
         ),
     };
-    app.agents.available(&app.store, agent).await?;
+    app.agents.admits(&app.store, agent).await?;
     Ok(Admission {
         job: JobId::generate(),
         model: request.model.filter(|_| matches!(target, Target::Existing(_))),

@@ -74,7 +74,7 @@ impl App {
             }
         });
         Self {
-            agents: Directory::new(agents),
+            agents: Directory::new(agents, limits.worker_gap.0, queue.is_shared()),
             announcer: Announcer::new(bus.clone(), queue.clone()),
             waiter,
             store,

@@ -7,7 +7,6 @@ use roundhouse_shared::domain::{Cut, CutResult, JobId, SessionId};
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{CutAdmission, Idempotency, Outcome};
 
-use crate::agents::find_worker;
 use crate::app::Shared;
 use crate::problem::ApiProblem;
 
@@ -28,7 +27,7 @@ pub(crate) async fn carry_out(
     idempotency: Option<Idempotency>,
 ) -> Result<Carried, ApiProblem> {
     let needs = app.store.cut_needs(session, &cut).await?;
-    find_worker(&app.store, needs).await?;
+    app.agents.admits_cut(&app.store, needs).await?;
     let admission = CutAdmission { job: JobId::generate(), session, cut, idempotency };
     // Registered before it exists: its end cannot be missed.
     let mut waiting = app.waiter.register(admission.job);

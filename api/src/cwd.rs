@@ -85,6 +85,7 @@ mod tests {
         let limits = Limits {
             injection_timeout: Span::from_secs(1),
             json_wait_timeout: Span::from_secs(1),
+            worker_gap: Span::from_secs(1),
             workspaces: Workspaces {
                 data_dir: base.join("data"),
                 roots: vec![base.join("missing"), base.join("work"), base.join("data")],

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Request};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use roundhouse_shared::problem::Problem;
@@ -20,6 +20,9 @@ pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is taken over from a client.
 const REQUEST_ID_MOST: usize = 128;
+
+/// After how many seconds to try again, where the code does not say.
+const RETRY_SECONDS: u16 = 5;
 
 /// What an error says of the request it belongs to.
 #[derive(Debug, Clone)]
@@ -50,6 +53,7 @@ pub(crate) async fn frame(mut request: Request, next: Next) -> Response {
     );
     async {
         let mut response = told(next.run(request).await, &context);
+        tell_when_to_retry(&mut response);
         if let Ok(id) = HeaderValue::from_str(&context.id) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
@@ -85,12 +89,23 @@ fn told(mut response: Response, context: &Context) -> Response {
         }
         None => return response,
     };
+    if let Some(after) = problem.problem.code.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(after));
+    }
     // Plain data of ours with string keys always serialises.
     let body = serde_json::to_vec(&problem.body(context)).unwrap_or_default();
     *response.body_mut() = Body::from(body);
     response.headers_mut().remove(CONTENT_LENGTH);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     response
+}
+
+/// Every refusal that passes by itself says when to try again, also one that is no problem, as of `/readyz`.
+fn tell_when_to_retry(response: &mut Response) {
+    let passes = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
+    if passes.contains(&response.status()) && !response.headers().contains_key(RETRY_AFTER) {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+    }
 }
 
 fn is_bare_error(response: &Response) -> bool {

@@ -58,6 +58,8 @@ pub struct Limits {
     pub injection_timeout: Span,
     /// How long a JSON request waits for the answer to a message with a turn of its own.
     pub json_wait_timeout: Span,
+    /// How long messages for an agent are admitted after its last worker was seen.
+    pub worker_gap: Span,
     /// Where sessions may work.
     pub workspaces: Workspaces,
 }

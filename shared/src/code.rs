@@ -89,7 +89,7 @@ codes! {
     WorkerLost = "WORKER_LOST", 502, "The worker was lost",
         "Workers died while they ran this, as often as is allowed. The session can be used.";
     EngineUnavailable = "ENGINE_UNAVAILABLE", 503, "No worker can run this agent",
-        "No live worker has the agent's engine. Nothing was stored.";
+        "No worker has had the agent for `limits.worker_gap`, or a live worker says why it cannot run it. Nothing was stored.";
     StoreUnavailable = "STORE_UNAVAILABLE", 503, "The database is not available",
         "It is not known whether the request was stored: repeat it with the same `Idempotency-Key`.";
     InjectionTimeout = "INJECTION_TIMEOUT", 504, "No answer in time",
@@ -97,6 +97,18 @@ codes! {
 }
 
 impl Code {
+    /// After how many seconds a client may try again, where that can help without a change of its own.
+    pub const fn retry_after(self) -> Option<u16> {
+        match self {
+            Self::RateLimited => Some(1),
+            // A failover, or a moment without a connection.
+            Self::StoreUnavailable => Some(2),
+            // A worker has to be started.
+            Self::EngineUnavailable => Some(10),
+            _ => None,
+        }
+    }
+
     /// The code of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str() == name)

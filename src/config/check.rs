@@ -13,6 +13,9 @@ use super::{ConfigError, Loaded, print};
 /// Leases below this cannot be renewed in time on a busy machine.
 const SHORTEST_LEASE: Span = Span::from_millis(300);
 
+/// Workers that are gone are remembered for no longer.
+const LONGEST_GAP: Span = Span::from_secs(60 * 60);
+
 /// What a process is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -83,6 +86,10 @@ impl Loaded {
                 config.worker.lease,
                 &format!("at least {SHORTEST_LEASE}"),
             ));
+        }
+        if LONGEST_GAP < config.limits.worker_gap {
+            let expected = format!("at most {LONGEST_GAP}");
+            wrong.push(self.wrong("limits.worker_gap", config.limits.worker_gap, &expected));
         }
         let spans = [
             ("worker.sweep", config.worker.sweep),

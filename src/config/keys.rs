@@ -150,6 +150,12 @@ pub(crate) const KEYS: &[Key] = &[
         "the longest silence within a model's answer",
     ),
     key(
+        "limits.worker_gap",
+        "ROUNDHOUSE_WORKER_GAP",
+        Form::Span,
+        "how long messages for an agent are admitted while no worker has it",
+    ),
+    key(
         "workspaces.roots",
         "ROUNDHOUSE_WORKSPACE_ROOTS",
         Form::Texts,

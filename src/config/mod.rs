@@ -75,6 +75,7 @@ pub(crate) struct Limits {
     pub(crate) interaction_timeout: Span,
     pub(crate) cancel_grace: Span,
     pub(crate) no_progress: Span,
+    pub(crate) worker_gap: Span,
 }
 
 /// The `[workspaces]` section.
@@ -111,6 +112,7 @@ impl Default for Limits {
             interaction_timeout: Span::from_secs(60 * 60),
             cancel_grace: Span::from_secs(5),
             no_progress: Span::from_secs(10 * 60),
+            worker_gap: Span::from_secs(5 * 60),
         }
     }
 }

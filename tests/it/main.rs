@@ -61,4 +61,6 @@ mod takeover;
 mod terminal;
 mod tools;
 mod usage;
+mod redis_refuses;
+mod worker_gap;
 mod workspace;

@@ -13,6 +13,6 @@ use crate::problem::ApiProblem;
 #[utoipa::path(get, path = "/agents", tag = "chat",
     responses((status = 200, description = "All agents", body = List<AgentStatus>), ReadProblems))]
 pub(crate) async fn list_agents(State(app): State<Shared>) -> Result<Reply<List<AgentStatus>>, ApiProblem> {
-    let agents = app.agents.look(&app.store).await?;
-    Ok(Reply(List::whole(agents.to_vec())))
+    let agents = app.agents.all(&app.store).await?;
+    Ok(Reply(List::whole(agents)))
 }

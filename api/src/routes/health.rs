@@ -7,6 +7,7 @@ use axum::Json as Reply;
 use axum::extract::State;
 use axum::http::StatusCode;
 use roundhouse_shared::problem::chain;
+use roundhouse_shared::store::StoreError;
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -39,11 +40,11 @@ pub(crate) struct Readiness {
 pub(crate) struct Dependency {
     /// `store`, `queue` or `bus`.
     name: &'static str,
-    /// Whether it answered in time.
+    /// Whether it answered in time; queue and bus also whether they take writes.
     ok: bool,
     /// How long it took, in milliseconds.
     latency_ms: u64,
-    /// What is wrong; the log says more.
+    /// What is wrong; of queue and bus with its cause.
     error: Option<String>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) async fn healthz(State(app): State<Shared>) -> Reply<Health> {
     Reply(Health { status: "ok", version: app.version })
 }
 
-/// Says whether the process can do its work: whether store, queue and bus answer.
+/// Says whether the process can do its work: whether store, queue and bus answer and take writes.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses(
         (status = 200, description = "It can", body = Readiness),
@@ -62,9 +63,10 @@ pub(crate) async fn healthz(State(app): State<Shared>) -> Reply<Health> {
     ))]
 pub(crate) async fn readyz(State(app): State<Shared>) -> (StatusCode, Reply<Readiness>) {
     let (store, queue, bus) = tokio::join!(
-        tried("store", app.store.ping()),
-        tried("queue", app.queue.ping()),
-        tried("bus", app.bus.ping())
+        tried("store", app.store.ping(), StoreError::to_string),
+        // With the cause: a Redis that is full, a replica or without a disk is mended in different ways.
+        tried("queue", app.queue.ping(), |error| chain(error)),
+        tried("bus", app.bus.ping(), |error| chain(error))
     );
     let dependencies = [store, queue, bus];
     let ready = dependencies.iter().all(|dependency| dependency.ok);
@@ -72,13 +74,17 @@ pub(crate) async fn readyz(State(app): State<Shared>) -> (StatusCode, Reply<Read
     (status, Reply(Readiness { ready, dependencies }))
 }
 
-async fn tried<E: Error>(name: &'static str, ping: impl Future<Output = Result<(), E>>) -> Dependency {
+async fn tried<E: Error>(
+    name: &'static str,
+    ping: impl Future<Output = Result<(), E>>,
+    told: fn(&E) -> String,
+) -> Dependency {
     let started = Instant::now();
     let error = match tokio::time::timeout(DEADLINE, ping).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => {
             tracing::debug!(name, error = %chain(&error), "not ready");
-            Some(error.to_string())
+            Some(told(&error))
         }
         Err(_) => Some(format!("no answer within {} s", DEADLINE.as_secs())),
     };

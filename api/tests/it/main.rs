@@ -15,3 +15,4 @@ mod serve;
 mod session_stream;
 mod sessions;
 mod support;
+mod worker_gap;

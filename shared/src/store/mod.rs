@@ -25,6 +25,7 @@ mod native;
 mod pairs;
 mod progress;
 mod rows;
+mod seen;
 mod sessions;
 mod sweep;
 mod tx;
@@ -48,6 +49,7 @@ pub use maintenance::{AdmittedCut, CutAdmission, NativeFork, Work, WorkEnd, Work
 pub use messages::{ContextEntry, MessagePage};
 pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
+pub use seen::SeenAgent;
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
 pub use sweep::{Due, Sweep};
 pub use workers::{Beat, Sighting};

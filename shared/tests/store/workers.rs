@@ -11,6 +11,7 @@ on_both_databases![
     a_stopping_worker_is_shown_until_its_time_runs_out,
     a_worker_whose_time_ran_out_is_not_shown,
     a_worker_that_cannot_be_read_keeps_no_other_from_being_shown,
+    agents_are_remembered_when_their_workers_are_gone,
     workers_long_dead_are_forgotten,
     what_an_agent_leaves_out_is_shown_with_its_worker,
     a_worker_is_not_forgotten_while_a_session_names_it,
@@ -50,6 +51,27 @@ async fn a_worker_that_registers_again_is_still_one(store: &Store) {
     assert_eq!((workers.len(), workers[0].started_ms), (1, started_ms));
     assert!(workers[0].agents[0].available);
     assert_eq!(workers[0].expires_ms, workers[0].seen_ms + 2 * LONG_MS);
+}
+
+async fn agents_are_remembered_when_their_workers_are_gone(db: &Database) {
+    let store = &db.store;
+    assert_eq!(store.seen_agents().await.unwrap(), []);
+    store.register_worker(&Worker { agents: agents(Some("no key")), ..worker("unable") }, LONG_MS).await.unwrap();
+    assert_eq!(store.seen_agents().await.unwrap(), [], "nobody could run it");
+    let gone = Worker { agents: agents(None), ..worker("gone") };
+    store.register_worker(&gone, DEAD_MS).await.unwrap();
+    store.stop_worker(gone.id).await.unwrap();
+    store.declare_dead(gone.id, None).await.unwrap();
+    store.forget_workers().await.unwrap();
+
+    let seen = store.seen_agents().await.unwrap();
+    assert_eq!(seen.iter().map(|seen| &seen.agent).collect::<Vec<_>>(), [&gone.agents[0].agent]);
+    assert!((0..LONG_MS).contains(&seen[0].ago_ms), "{}", seen[0].ago_ms);
+    db.execute("UPDATE workers SET seen_ms = seen_ms - 600000").await;
+    let seen = store.seen_agents().await.unwrap();
+    assert!((600_000..LONG_MS).contains(&seen[0].ago_ms), "{}", seen[0].ago_ms);
+    db.execute("UPDATE workers SET seen_ms = seen_ms - 3600000").await;
+    assert_eq!(store.seen_agents().await.unwrap(), []);
 }
 
 async fn a_stopping_worker_is_shown_until_its_time_runs_out(store: &Store) {

@@ -32,6 +32,7 @@ pub(crate) struct Options {
     pub(crate) settings: Settings,
     pub(crate) injection_timeout: Span,
     pub(crate) json_wait_timeout: Span,
+    pub(crate) worker_gap: Span,
     pub(crate) bus: Bus,
     pub(crate) queue: Queue,
     pub(crate) worker: bool,
@@ -43,6 +44,7 @@ impl Default for Options {
             settings: Settings::default(),
             injection_timeout: Span(LONG),
             json_wait_timeout: Span(LONG),
+            worker_gap: Span::from_millis(0),
             bus: Bus::local(),
             queue: Queue::connect(&roundhouse_shared::redis::Settings::default()).unwrap(),
             worker: true,
@@ -93,6 +95,7 @@ impl Api {
             limits: Limits {
                 injection_timeout: options.injection_timeout,
                 json_wait_timeout: options.json_wait_timeout,
+                worker_gap: options.worker_gap,
                 workspaces: Workspaces {
                     data_dir: folder.path().join("data"),
                     roots: vec![folder.path().to_owned()],
