@@ -87,7 +87,11 @@ impl Directory {
     }
 
     /// Finds a worker, with an engine of this kind where one is needed: one that lives, or has lived lately.
-    pub(crate) async fn admits_cut(&self, store: &Store, needs: Option<EngineKind>) -> Result<(), ApiProblem> {
+    pub(crate) async fn admits_cut(
+        &self,
+        store: &Store,
+        needs: Option<EngineKind>,
+    ) -> Result<(), ApiProblem> {
         let seen = self.look(store).await?;
         let Some(kind) = needs else {
             if seen.worker {

@@ -25,7 +25,7 @@ async fn worker(api: &Api, name: &str, reason: Option<&str>) -> Worker {
         reason: reason.map(str::to_owned),
         left_out_tools: Vec::new(),
     };
-    let row = Worker { agents: vec![status], ..row };
+    let row = Worker { id: api.worker, agents: vec![status], ..row };
     api.store.register_worker(&row, 60_000).await.unwrap();
     row
 }

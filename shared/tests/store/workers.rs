@@ -56,7 +56,10 @@ async fn a_worker_that_registers_again_is_still_one(store: &Store) {
 async fn agents_are_remembered_when_their_workers_are_gone(db: &Database) {
     let store = &db.store;
     assert_eq!(store.seen_agents().await.unwrap(), []);
-    store.register_worker(&Worker { agents: agents(Some("no key")), ..worker("unable") }, LONG_MS).await.unwrap();
+    store
+        .register_worker(&Worker { agents: agents(Some("no key")), ..worker("unable") }, LONG_MS)
+        .await
+        .unwrap();
     assert_eq!(store.seen_agents().await.unwrap(), [], "nobody could run it");
     let gone = Worker { agents: agents(None), ..worker("gone") };
     store.register_worker(&gone, DEAD_MS).await.unwrap();
