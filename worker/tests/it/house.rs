@@ -184,7 +184,7 @@ impl House {
     /// A job of a new session that the worker process runs.
     pub(crate) async fn running(&self) -> SessionJob {
         let job = self.admit().await;
-        self.queue.push(Lane::Chat, job).await.unwrap();
+        self.queue.push(Lane::Chat, job.session).await.unwrap();
         until(async || self.job(job).await.state == JobState::Claimed).await;
         job
     }
@@ -241,7 +241,7 @@ impl House {
     /// A job of a new session, once the worker process has run it.
     pub(crate) async fn running_to_the_end(&self) -> Job {
         let job = self.admit().await;
-        self.queue.push(Lane::Chat, job).await.unwrap();
+        self.queue.push(Lane::Chat, job.session).await.unwrap();
         self.ended(job).await
     }
 }
