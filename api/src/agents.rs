@@ -195,7 +195,12 @@ impl Known {
         } else {
             (Standing::Gone, "no live worker has this agent")
         };
-        let status = AgentStatus { agent: agent.clone(), available: false, reason: Some(reason.to_owned()), left_out_tools: Vec::new() };
+        let status = AgentStatus {
+            agent: agent.clone(),
+            available: false,
+            reason: Some(reason.to_owned()),
+            left_out_tools: Vec::new(),
+        };
         Self { status, standing }
     }
 }
