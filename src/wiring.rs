@@ -193,6 +193,7 @@ impl Foundation {
                 public_hosts: config.server.public_hosts.clone(),
                 body_limit: config.server.body_limit,
                 open_files: hardening::open_files(),
+                ..roundhouse_api::Settings::default()
             },
             limits: roundhouse_api::Limits {
                 injection_timeout: config.limits.injection_timeout,

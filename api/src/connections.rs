@@ -1,143 +1,167 @@
-//! Accepts connections and serves HTTP/1.1 and HTTP/2 on them, with a bound on their number and on silent clients.
+//! Accepts connections, as many at once as the process can afford, until the process stops.
 
+use std::collections::VecDeque;
 use std::io;
-use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use roundhouse_shared::lifecycle::Lifecycle;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-/// How long a client may take from the connection, or from its last request, to a request's complete header. Half-sent
-/// requests otherwise hold file descriptors for as long as their sender likes.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a silent HTTP/2 connection is asked whether its client is still there, and for how long.
-const PING_INTERVAL: Duration = Duration::from_secs(20);
-/// How long the listener waits after an accept that failed for want of file descriptors or memory.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How long connections may take for their last bytes once everything ends.
-const LAST_BYTES: Duration = Duration::from_secs(1);
-/// How often a client that has sent the beginning of an HTTP/2 preface is looked at again.
-const PREFACE_RETRY: Duration = Duration::from_millis(20);
-/// How an HTTP/2 client without TLS begins (RFC 9113 section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+use crate::connection::Connection;
+
 /// File descriptors that stay free for the store, the bus and the engines' processes.
 const RESERVED_FILES: u64 = 512;
+/// The most connections, however many files may be open.
+const CONNECTIONS_MOST: u64 = 16_384;
 
-/// How many connections are served at once, by the process's limit of open files; the kernel queues the rest.
+/// How long accepting pauses when the process has no file descriptor left, or another resource.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a full server looks whether a connection has become idle.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How often the log is told that connections are refused or closed for want of room.
+const COMPLAIN: Duration = Duration::from_mins(1);
+
+/// How long connections have after a hard stop. What waits for an answer is told of the stop within moments.
+const HARD_GRACE: Duration = Duration::from_secs(5);
+
+/// How many connections are served at once, by the process's limit of open files.
 pub(crate) fn capacity(open_files: u64) -> usize {
-    let left = open_files.saturating_sub(RESERVED_FILES).max(open_files / 2).max(1);
-    usize::try_from(left).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS)
+    let left = open_files.saturating_sub(RESERVED_FILES).max(open_files / 2).clamp(1, CONNECTIONS_MOST);
+    usize::try_from(left).unwrap_or(usize::MAX)
 }
 
-/// Serves until the process stops. Softly: no new connections, and each ends after the response that it is at. Hard:
-/// handlers see the stop themselves, and connections get a moment for what those still say.
-pub(crate) async fn serve(listener: TcpListener, router: Router, lifecycle: Lifecycle, capacity: usize) {
-    let slots = Arc::new(Semaphore::new(capacity));
-    let mut connections = JoinSet::new();
-    let soft = lifecycle.soft().clone();
-    loop {
-        let accepted = tokio::select! {
+/// The connections that are open.
+pub(crate) struct Connections {
+    router: Router,
+    lifecycle: Lifecycle,
+    head_timeout: Duration,
+    most: usize,
+    room: Arc<Semaphore>,
+    /// In the order in which they came; some may be closed by now.
+    open: VecDeque<Weak<Connection>>,
+    tasks: JoinSet<()>,
+    complained: Option<Instant>,
+}
+
+impl Connections {
+    /// Serves the router, whose clone has to be cheap: each request gets one.
+    pub(crate) fn new(router: Router, lifecycle: Lifecycle, most: usize, head_timeout: Duration) -> Self {
+        Self {
+            router,
+            lifecycle,
+            head_timeout,
+            most,
+            room: Arc::new(Semaphore::new(most)),
+            open: VecDeque::new(),
+            tasks: JoinSet::new(),
+            complained: None,
+        }
+    }
+
+    /// Accepts until the soft stop, and returns when all connections have ended, or some time after the hard stop.
+    pub(crate) async fn serve(mut self, listener: TcpListener) {
+        let (soft, hard) = (self.lifecycle.soft().clone(), self.lifecycle.hard().clone());
+        tokio::select! {
             biased;
-            () = soft.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        match accepted {
-            Some((stream, slot)) => {
-                let (router, lifecycle) = (router.clone(), lifecycle.clone());
-                connections.spawn(async move {
-                    converse(stream, router, &lifecycle).await;
-                    drop(slot);
-                });
+            () = soft.cancelled() => {}
+            () = self.accept(&listener) => {}
+        }
+        drop(listener);
+        let mut tasks = self.tasks;
+        tokio::select! {
+            () = async { while tasks.join_next().await.is_some() {} } => {}
+            () = async { hard.cancelled().await; tokio::time::sleep(HARD_GRACE).await } => {
+                tracing::warn!(connections = tasks.len(), "connections did not end in time");
             }
-            None => tokio::time::sleep(ACCEPT_RETRY).await,
         }
     }
-    drop(listener);
-    let all = async { while connections.join_next().await.is_some() {} };
-    let mut all = pin!(all);
-    tokio::select! {
-        () = &mut all => return,
-        () = lifecycle.hard().cancelled() => {}
+
+    async fn accept(&mut self, listener: &TcpListener) {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let place = self.place().await;
+                    self.start(stream, place);
+                }
+                Err(error) if is_of_peer(&error) => {}
+                Err(error) => {
+                    // Usually no file descriptor is left: at once it would be the same again, in a busy loop.
+                    self.complain(format_args!("cannot accept a connection: {error}"));
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+            while self.tasks.try_join_next().is_some() {}
+        }
     }
-    if tokio::time::timeout(LAST_BYTES, all).await.is_err() {
-        tracing::debug!("connections were closed before their last bytes were sent");
+
+    fn start(&mut self, stream: TcpStream, place: OwnedSemaphorePermit) {
+        // Events are small and must not wait for one another.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY was not set");
+        }
+        let connection = Connection::new(self.head_timeout);
+        if self.open.len() >= 2 * self.most {
+            self.open.retain(|connection| connection.strong_count() > 0);
+        }
+        self.open.push_back(Arc::downgrade(&connection));
+        let serving = connection.serve(stream, self.router.clone(), self.lifecycle.soft().clone());
+        self.tasks.spawn(async move {
+            serving.await;
+            drop(place);
+        });
+    }
+
+    /// A place for one more connection. Where there is none, connections on which no request runs are closed: first those
+    /// that have never brought one, which cost a peer nothing to hold.
+    async fn place(&mut self) -> OwnedSemaphorePermit {
+        loop {
+            if let Ok(place) = Arc::clone(&self.room).try_acquire_owned() {
+                return place;
+            }
+            let most = self.most;
+            self.complain(format_args!("all {most} connections are in use; closing idle ones"));
+            self.evict();
+            let place = Arc::clone(&self.room).acquire_owned();
+            if let Ok(Ok(place)) = tokio::time::timeout(LOOK, place).await {
+                return place;
+            }
+        }
+    }
+
+    /// Several at once, so that a flood of connections does not go through all of them for each.
+    fn evict(&mut self) {
+        self.open.retain(|connection| connection.strong_count() > 0);
+        let some = self.most.div_ceil(16);
+        let open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).filter(|one| one.is_idle()).collect();
+        let mut evicted = 0;
+        for connection in open.iter().filter(|one| one.is_new()).take(some) {
+            connection.evict();
+            evicted += 1;
+        }
+        if evicted == 0 {
+            open.iter().take(some).for_each(|connection| connection.evict());
+        }
+    }
+
+    fn complain(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.complained.is_none_or(|last| last.elapsed() >= COMPLAIN) {
+            self.complained = Some(Instant::now());
+            tracing::warn!("{what}");
+        }
     }
 }
 
-/// The next connection and its slot. `None`: it cannot be had now.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> Option<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, _)) => Some((stream, slot)),
-        Err(error) => {
-            // A client that is gone already is no reason to wait; the wait is short, and all else is.
-            tracing::warn!(%error, "a connection could not be accepted");
-            None
-        }
-    }
-}
-
-/// Serves one connection to its end.
-async fn converse(stream: TcpStream, router: Router, lifecycle: &Lifecycle) {
-    // Events are small and must not wait for one another.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY was not set");
-    }
-    let begun = tokio::select! {
-        begun = tokio::time::timeout(HEADER_TIMEOUT, speaks_http2(&stream)) => begun,
-        () = lifecycle.soft().cancelled() => return,
-    };
-    let Ok(Ok(http2)) = begun else { return };
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_INTERVAL);
-    let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-    let service = TowerToHyperService::new(router);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = lifecycle.soft().cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::trace!(error, "a connection ended");
-    }
-}
-
-/// Whether the client begins with the HTTP/2 preface. Its bytes stay in the socket.
-async fn speaks_http2(stream: &TcpStream) -> io::Result<bool> {
-    let mut start = [0; PREFACE.len()];
-    loop {
-        let had = stream.peek(&mut start).await?;
-        if had == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        if start[..had] != PREFACE[..had] {
-            return Ok(false);
-        }
-        if had == PREFACE.len() {
-            return Ok(true);
-        }
-        // The socket stays readable with the bytes that were seen: only time tells whether more come.
-        tokio::time::sleep(PREFACE_RETRY).await;
-    }
+/// Whether accepting has failed for the one connection alone.
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
 #[cfg(test)]
@@ -146,7 +170,9 @@ mod tests {
 
     #[test]
     fn descriptors_stay_free_for_others() {
-        for (open_files, expected) in [(1024, 512), (20_000, 19_488), (100, 50), (1, 1), (0, 1)] {
+        for (open_files, expected) in
+            [(1024, 512), (16_000, 15_488), (20_000, 16_384), (100, 50), (1, 1), (0, 1)]
+        {
             assert_eq!(capacity(open_files), expected, "{open_files}");
         }
     }

@@ -11,6 +11,7 @@ mod announce;
 mod app;
 mod attachments;
 mod check;
+mod connection;
 mod connections;
 mod cut;
 mod cwd;

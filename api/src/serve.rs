@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::connections::{self, capacity};
+use crate::connections::{Connections, capacity};
 use crate::guard::{Rules, cors, guard};
 use crate::problem::ApiProblem;
 use crate::request::frame;
@@ -56,8 +56,8 @@ fn panicked(panic: Box<dyn Any + Send>) -> Response {
 /// gets it. Hard: everything ends.
 pub async fn serve(listener: TcpListener, app: App) {
     let lifecycle = app.lifecycle.clone();
-    let capacity = capacity(app.settings.open_files);
-    connections::serve(listener, router(app), lifecycle, capacity).await;
+    let (most, head_timeout) = (capacity(app.settings.open_files), app.settings.head_timeout.0);
+    Connections::new(router(app), lifecycle, most, head_timeout).serve(listener).await;
 }
 
 #[cfg(test)]

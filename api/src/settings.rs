@@ -22,6 +22,9 @@ pub struct Settings {
     /// How many files the process may have open: it bounds the connections that are served at once. Found at start.
     #[serde(skip)]
     pub open_files: u64,
+    /// How long the head of a request may take from its first byte, and the first byte of a connection.
+    #[serde(skip)]
+    pub head_timeout: Span,
 }
 
 impl Default for Settings {
@@ -33,6 +36,7 @@ impl Default for Settings {
             body_limit: Size(1 << 20),
             // What a Linux process has unless somebody says otherwise.
             open_files: 1024,
+            head_timeout: Span::from_secs(10),
         }
     }
 }

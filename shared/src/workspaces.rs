@@ -56,11 +56,13 @@ impl Workspaces {
         self.chosen(path)
     }
 
-    /// Whether a root may hold this directory: one that reaches into the data directory from outside may not.
+    /// Whether a root may hold this directory: one that reaches into the data directory from outside may not, and what has
+    /// the data directory in it has all that is in there.
     fn may_hold(&self, root: &Path, path: &Path) -> bool {
         let inside = |path: &Path| path.starts_with(&self.data_dir);
         let reserved = || RESERVED.iter().any(|name| path.starts_with(self.data_dir.join(name)));
-        !inside(path) || (inside(root) && root != self.data_dir && !reserved())
+        let above = self.data_dir.starts_with(path);
+        !inside(path) && !above || (inside(root) && root != self.data_dir && !reserved())
     }
 }
 
@@ -82,10 +84,10 @@ mod tests {
         {
             assert!(!chosen(&[], path), "{path}");
         }
-        for path in ["/srv", "/srv/app", "/srv/data2"] {
+        for path in ["/srv/app", "/srv/data2"] {
             assert!(chosen(&["/srv"], path), "{path}");
         }
-        for path in ["/srv/data", "/srv/data/claude", "/srv/data/x", "/srvx", "/"] {
+        for path in ["/srv", "/srv/data", "/srv/data/claude", "/srv/data/x", "/srvx", "/"] {
             assert!(!chosen(&["/srv", "/srv/data"], path), "{path}");
         }
         assert!(chosen(&["/srv/data/projects"], "/srv/data/projects/a"));

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod chat;
+mod connections;
 mod cuts;
 mod docs;
 mod guard;

@@ -19,20 +19,6 @@ async fn served() -> (Api, SocketAddr, JoinHandle<()>) {
     (api, address, serving)
 }
 
-/// A session that exists, without a client.
-async fn session(api: &Api) -> SessionId {
-    let new = roundhouse_shared::store::NewSession {
-        id: SessionId::generate(),
-        agent: "helper".to_owned(),
-        engine: roundhouse_shared::domain::EngineKind::OpenAi,
-        model: None,
-        title: None,
-        cwd: String::new(),
-        metadata: json!({}),
-    };
-    api.store.create_session(&new).await.unwrap().id
-}
-
 async fn post(address: SocketAddr, session: SessionId, cancel: bool) -> TcpStream {
     let body = json!({"message": "m", "sessionId": session, "cancelOnDisconnect": cancel}).to_string();
     let head = format!(
@@ -48,7 +34,7 @@ async fn post(address: SocketAddr, session: SessionId, cancel: bool) -> TcpStrea
 #[tokio::test]
 async fn a_soft_stop_answers_what_waits_and_then_ends() {
     let (api, address, serving) = served().await;
-    let session = session(&api).await;
+    let session = api.session_without_client().await;
     let mut client = post(address, session, false).await;
     let turn = api.begin_when_rung(session).await;
     api.lifecycle.stop();
@@ -66,7 +52,7 @@ async fn a_soft_stop_answers_what_waits_and_then_ends() {
 #[tokio::test]
 async fn a_hard_stop_leaves_the_job_to_be_asked_for() {
     let (api, address, serving) = served().await;
-    let session = session(&api).await;
+    let session = api.session_without_client().await;
     let mut client = post(address, session, true).await;
     let _turn = api.begin_when_rung(session).await;
     api.lifecycle.hard().cancel();
@@ -79,7 +65,7 @@ async fn a_hard_stop_leaves_the_job_to_be_asked_for() {
 #[tokio::test]
 async fn a_connection_that_breaks_cancels_where_that_was_asked_for() {
     let (api, address, _serving) = served().await;
-    let session = session(&api).await;
+    let session = api.session_without_client().await;
     let mut notices = api.bus.notices();
     let client = post(address, session, true).await;
     let turn = api.begin_when_rung(session).await;

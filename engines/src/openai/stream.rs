@@ -16,6 +16,9 @@ const TRAILER_TIMEOUT: Duration = Duration::from_secs(10);
 /// and a new one costs more than this.
 const LINGER: Duration = Duration::from_millis(20);
 
+/// The longest body of one answer: no model writes as much, and what it writes is kept until its end.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
 /// One answer's body.
 pub(super) struct Reading {
     response: Response,
@@ -26,6 +29,8 @@ pub(super) struct Reading {
     progress: Instant,
     /// Whether anything has come since.
     was_heard: bool,
+    /// How much of the body has come.
+    bytes: usize,
 }
 
 /// What [`Reading::next`] has come to; the data is in [`Reading::data`].
@@ -48,7 +53,8 @@ pub(super) enum Item {
 impl Reading {
     pub(super) fn new(response: Response, idle_timeout: Duration) -> Self {
         let progress = Instant::now();
-        Self { response, idle_timeout, events: Events::default(), ended: false, progress, was_heard: false }
+        let events = Events::default();
+        Self { response, idle_timeout, events, ended: false, progress, was_heard: false, bytes: 0 }
     }
 
     /// Starts the clock anew: what has come was a part of the answer. Comments, pings and empty chunks are not, so a
@@ -69,7 +75,15 @@ impl Reading {
                 return Ok(if self.events.advance_to_end() { self.item(Item::Rest) } else { Item::End });
             }
             match self.piece(is_complete).await? {
-                Some(piece) => self.events.push(&piece)?,
+                Some(piece) => {
+                    self.bytes = self.bytes.saturating_add(piece.len());
+                    if self.bytes > MAX_BODY_BYTES {
+                        return Err(Failure::last(format!(
+                            "the answer is longer than {MAX_BODY_BYTES} bytes"
+                        )));
+                    }
+                    self.events.push(&piece)?;
+                }
                 None => self.ended = true,
             }
         }

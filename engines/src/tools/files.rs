@@ -66,7 +66,9 @@ where
         Ok(input) => input,
         Err(problem) => return ToolOutcome::failure(problem.text()),
     };
-    let (cwd, cancel) = (context.cwd.clone(), context.cancel.clone());
+    let (cwd, cancel) = (context.cwd.clone(), context.cancel.child_token());
+    // Ends the work when nobody waits for it any more: a deadline below, or a dropped call.
+    let _given_up = cancel.clone().drop_guard();
     let work = async {
         // The thread keeps the permit: a call that was given up still counts while it hangs in the file system.
         let permit = CALLS.acquire().await;

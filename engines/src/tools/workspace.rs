@@ -6,7 +6,8 @@ use std::path::{Component, Path, PathBuf};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions, OpenOptionsExt, PermissionsExt};
-use nix::fcntl::OFlag;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use uuid::Uuid;
 
 use super::files::{Budget, Problem};
@@ -35,7 +36,7 @@ struct Place {
 
 impl Workspace {
     pub(super) fn open(root: PathBuf, budget: Budget) -> Result<Self, Problem> {
-        match Dir::open_ambient_dir(&root, ambient_authority()) {
+        match open_root(&root) {
             Ok(dir) => Ok(Self { root, dir, budget }),
             Err(error) => Err(Problem::new(format!("The workspace cannot be opened: {error}."))),
         }
@@ -156,6 +157,18 @@ impl Workspace {
             let _ = place.parent.remove_file(&temporary);
         }
         written.map(|()| place.mode.is_none())
+    }
+}
+
+/// Opens the workspace itself. The path was without links when the turn began; one that has come since leads elsewhere.
+fn open_root(root: &Path) -> io::Result<Dir> {
+    let how =
+        OpenHow::new().flags(OFlag::O_DIRECTORY | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    match openat2(AT_FDCWD, root, how) {
+        Ok(dir) => Ok(Dir::from_std_file(fs::File::from(dir))),
+        // A kernel, or a container's filter, that does not know the call.
+        Err(Errno::ENOSYS | Errno::EPERM) => Dir::open_ambient_dir(root, ambient_authority()),
+        Err(error) => Err(error.into()),
     }
 }
 

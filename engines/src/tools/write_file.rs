@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::files::Problem;
 use super::input;
-use super::workspace::Workspace;
+use super::workspace::{FILE_BYTES, Workspace};
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Input {
@@ -27,6 +27,11 @@ pub(super) fn describe() -> (String, Value) {
 
 pub(super) fn run(workspace: &Workspace, input: &Input) -> Result<String, Problem> {
     let Input { path, content } = input;
+    if content.len() as u64 > FILE_BYTES {
+        return Err(Problem::new(format!(
+            "`content` has more than {FILE_BYTES} bytes. Nothing was written."
+        )));
+    }
     let what = if workspace.write(path, content)? { "Created" } else { "Replaced" };
     Ok(format!("{what} `{path}` ({} bytes).", content.len()))
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy takes helpers of tests for production code")]
 
+mod bounds;
 mod confinement;
 mod files;
 mod git;

@@ -157,6 +157,20 @@ impl Api {
         id(&answer.json()["id"])
     }
 
+    /// A session that exists, made without a request.
+    pub(crate) async fn session_without_client(&self) -> SessionId {
+        let new = roundhouse_shared::store::NewSession {
+            id: SessionId::generate(),
+            agent: "helper".to_owned(),
+            engine: EngineKind::OpenAi,
+            model: None,
+            title: None,
+            cwd: String::new(),
+            metadata: json!({}),
+        };
+        self.store.create_session(&new).await.unwrap().id
+    }
+
     /// Waits until a message for the session is announced, as a worker is rung for it.
     pub(crate) async fn begin_when_rung(&self, session: SessionId) -> Turn {
         let mut follow = self.bus.follow(session, None).await;
