@@ -4,6 +4,7 @@ use roundhouse_shared::domain::EngineKind;
 
 use super::error::Complaint;
 use super::load::expected;
+use super::mask::looks_like_key;
 use super::{AgentSettings, Loaded, SPAWN_AGENT, print};
 
 /// Claude Code's own permission modes that make sense without a person at its terminal.
@@ -115,6 +116,8 @@ impl Checked<'_> {
             !name.starts_with(|first: char| first.is_ascii_digit())
                 && !name.is_empty()
                 && name.bytes().all(plain)
+                && name.len() <= 64
+                && !looks_like_key(name)
         };
         // The value is not repeated: it may be the key itself.
         if agent.api_key_env.as_deref().is_some_and(|name| !is_name(name)) {

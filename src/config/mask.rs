@@ -8,6 +8,30 @@ pub(super) const MASK: &str = "***";
 /// What a setting, a parameter or an argument is called that holds a secret.
 const SECRET_NAMES: [&str; 7] = ["password", "passwd", "key", "token", "secret", "sig", "authorization"];
 
+/// What keys of providers begin with.
+const KEY_PREFIXES: [&str; 20] = [
+    "sk-",
+    "sk_",
+    "pk_",
+    "rk_",
+    "gsk_",
+    "hf_",
+    "r8_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "xai-",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "eyJ",
+];
+
 /// A URL without its secrets: the user's name and password, and parameters that are called like one.
 pub(crate) fn shown_url(url: &str) -> String {
     let url = masked_url(url);
@@ -23,7 +47,25 @@ pub(crate) fn shown_url(url: &str) -> String {
 pub(crate) fn shown_variable(name: &str) -> &str {
     let like_a_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     let begins = name.bytes().next().is_some_and(|first| !first.is_ascii_digit());
-    if begins && name.len() <= 64 && name.bytes().all(like_a_name) { name } else { MASK }
+    let is_name = begins && name.len() <= 64 && name.bytes().all(like_a_name) && !looks_like_key(name);
+    if is_name { name } else { MASK }
+}
+
+/// Whether a text looks like a key. Many keys have only characters that the name of a variable may have too.
+pub(super) fn looks_like_key(text: &str) -> bool {
+    // The shortest text with a known prefix, and without one, that is taken for a key.
+    const WITH_PREFIX: usize = 12;
+    const WITHOUT: usize = 20;
+    let has = |text: &str, is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    let (digit, upper) = (has(text, u8::is_ascii_digit), has(text, u8::is_ascii_uppercase));
+    // Words and numbers of a name are short, and its letters have one case.
+    let long = |part: &str| {
+        part.len() >= WITHOUT && has(part, u8::is_ascii_digit) && has(part, u8::is_ascii_alphabetic)
+    };
+    let known = KEY_PREFIXES.iter().any(|prefix| text.starts_with(prefix));
+    known && text.len() >= WITH_PREFIX
+        || text.len() >= WITHOUT && digit && upper && has(text, u8::is_ascii_lowercase)
+        || text.split('_').any(long)
 }
 
 /// A value of the configuration without its secrets, however deep they are.
@@ -97,8 +139,35 @@ mod tests {
     #[test]
     fn names_of_variables_are_shown_and_keys_are_not() {
         assert_eq!(shown_variable("OPENAI_API_KEY"), "OPENAI_API_KEY");
-        for key in ["sk-abc", "sk_live_abc", "", "7KEY", "A B"] {
+        for key in ["sk-abc", "sk_live_abc", "", "7KEY", "A B", "AKIAIOSFODNN7EXAMPLE"] {
             assert_eq!(shown_variable(key), MASK, "{key}");
+        }
+    }
+
+    #[test]
+    fn keys_are_told_from_names_of_variables() {
+        for key in [
+            "sk_live_abcdefgh",
+            "sk-ant-api03-abcdef",
+            "ghp_abcdefghijklmnop",
+            "AIzaSyA_abcdefgh",
+            "AKIAIOSFODNN7EXAMPLE",
+            "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ",
+            "a123456789abcdef0123456789abcdef",
+            "Xk3_dPq92_LmvR7_tZaQ",
+        ] {
+            assert!(looks_like_key(key), "{key}");
+        }
+        for name in [
+            "OPENAI_API_KEY",
+            "openai_api_key_2",
+            "SK_LIVE_KEY",
+            "AZURE_OPENAI_API_KEY_EASTUS2_PRODUCTION",
+            "my_company_2024_openai_api_key",
+            "OpenAiApiKeyOfProduction",
+            "",
+        ] {
+            assert!(!looks_like_key(name), "{name}");
         }
     }
 }

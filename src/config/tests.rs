@@ -160,6 +160,17 @@ fn the_effective_configuration_shows_sources_and_no_secret() {
 }
 
 #[test]
+fn a_key_in_place_of_its_variable_is_refused_and_not_repeated() {
+    for key in
+        ["AKIAIOSFODNN7EXAMPLE", "sk_live_abcdefgh", "sk-abcdef", "AIzaSyA_abcdefgh", "Xk3dPq92LmvR7tZaQw51"]
+    {
+        let error = loaded(&format!("{AGENT}api_key_env = '{key}'\n"), []).unwrap_err();
+        assert!(error.contains("`agents.a.api_key_env`") && !error.contains(key), "{error}");
+    }
+    assert!(loaded(&format!("{AGENT}api_key_env = 'my_company_2024_key'\n"), []).is_ok());
+}
+
+#[test]
 fn the_example_file_has_the_defaults() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("roundhouse.toml.example");
     let example = print::example();
