@@ -30,9 +30,10 @@ async fn queues_workers_and_agents_are_listed() {
     assert_eq!(
         agents["items"],
         json!([
-            {"name": "helper", "engine": "openai", "model": "oracle", "demo": false, "available": true, "reason": null},
+            {"name": "helper", "engine": "openai", "model": "oracle", "demo": false, "available": true, "reason": null,
+             "leftOutTools": []},
             {"name": "absent", "engine": "openai", "model": "oracle", "demo": false, "available": false,
-             "reason": "no live worker has this agent"},
+             "reason": "no live worker has this agent", "leftOutTools": []},
         ])
     );
 }
