@@ -3,7 +3,7 @@
 use super::cancel::{Cancelled, Reach, cancel_in};
 use super::db::{Tx, values};
 use super::messages::{NewMessage, insert_message};
-use super::tx::{Locked, live_worker, lock};
+use super::tx::{Locked, SessionTx, live_worker};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Message, MessageId, OnBusy, Role, SessionId};
 
@@ -87,10 +87,16 @@ impl Store {
     /// [`StoreError::SessionNotFound`]; [`StoreError::SessionBusy`] where the message must not wait;
     /// [`StoreError::IdempotencyConflict`]. Nothing is stored then.
     pub async fn admit(&self, admission: &Admission) -> Result<Admitted, StoreError> {
-        let mut tx = self.db.begin().await?;
-        let locked = match &admission.target {
-            Target::Existing(session) => Some(lock(&mut tx, *session).await?),
-            Target::New(_) => None,
+        self.transact(|| self.admit_once(admission)).await
+    }
+
+    async fn admit_once(&self, admission: &Admission) -> Result<Admitted, StoreError> {
+        let (mut tx, locked) = match &admission.target {
+            Target::Existing(session) => {
+                let SessionTx { tx, row } = self.lock(*session).await?;
+                (tx, Some(row))
+            }
+            Target::New(_) => (self.db.begin().await?, None),
         };
         if let Some(known) = admitted_before(&mut tx, admission.idempotency.as_ref()).await? {
             return Ok(known);

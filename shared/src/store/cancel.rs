@@ -27,6 +27,10 @@ impl Store {
     /// Cancels what a session does now: the turn that runs and the messages injected before, or the job that would
     /// run next. An idle session is left alone.
     pub async fn cancel_session(&self, session: SessionId) -> Result<Cancelled, StoreError> {
+        self.transact(|| self.cancel_session_once(session)).await
+    }
+
+    async fn cancel_session_once(&self, session: SessionId) -> Result<Cancelled, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock(session).await?;
         let cancelled = cancel_in(&mut tx, &mut row, Reach::Now).await?;
         tx.commit().await?;
@@ -35,6 +39,10 @@ impl Store {
 
     /// Cancels all that a session has not done: what it does now, and the jobs that wait for turns of their own.
     pub async fn cancel_all(&self, session: SessionId) -> Result<Cancelled, StoreError> {
+        self.transact(|| self.cancel_all_once(session)).await
+    }
+
+    async fn cancel_all_once(&self, session: SessionId) -> Result<Cancelled, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock(session).await?;
         let cancelled = cancel_in(&mut tx, &mut row, Reach::All).await?;
         tx.commit().await?;
@@ -47,6 +55,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::JobNotFound`].
     pub async fn cancel_job(&self, job: JobId) -> Result<(SessionId, Cancelled), StoreError> {
+        self.transact(|| self.cancel_job_once(job)).await
+    }
+
+    async fn cancel_job_once(&self, job: JobId) -> Result<(SessionId, Cancelled), StoreError> {
         let found = self.job(job).await?.ok_or(StoreError::JobNotFound)?;
         let SessionTx { mut tx, mut row } = self.lock(found.session).await?;
         let sql = "SELECT kind, state, turn_id FROM jobs WHERE id = $1";

@@ -33,6 +33,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was created.
     pub async fn spawn(&self, lease: &Lease, spawn: &Spawn) -> Result<SessionJob, StoreError> {
+        self.transact(|| self.spawn_once(lease, spawn)).await
+    }
+
+    async fn spawn_once(&self, lease: &Lease, spawn: &Spawn) -> Result<SessionJob, StoreError> {
         let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
         if row.active_turn != Some(spawn.turn) {
             return Err(StoreError::LeaseLost);

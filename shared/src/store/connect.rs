@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
 
 use super::db::{Db, Pools};
+use super::gate::Gates;
+use super::outage::is_outage;
+use super::postgres::PostgresPool;
 use super::{Clock, Store, StoreError};
 
 static SQLITE: Migrator = sqlx::migrate!("../migrations/sqlite");
@@ -19,10 +22,6 @@ static POSTGRES: Migrator = sqlx::migrate!("../migrations/postgres");
 
 /// How long a caller waits for a connection before the database counts as away.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long Postgres lets a transaction of ours pause. A process that stands still, or a host that is gone, must not keep
-/// the sessions that it holds from everybody else; one that lives pauses for moments only.
-const PAUSE: &str = "5s";
 
 /// The `[store]` section.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +31,8 @@ pub struct Settings {
     pub url: String,
     /// Most connections to Postgres; for SQLite, most readers.
     pub max_connections: u32,
+    /// Whether Postgres is behind `PgBouncer` in transaction mode.
+    pub pgbouncer: bool,
     /// A shift of the database's clock, for tests.
     #[serde(skip)]
     pub clock: Clock,
@@ -39,7 +40,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { url: "sqlite".to_owned(), max_connections: 16, clock: Clock::default() }
+        Self { url: "sqlite".to_owned(), max_connections: 16, pgbouncer: false, clock: Clock::default() }
     }
 }
 
@@ -56,16 +57,9 @@ impl Store {
         let url = settings.url.as_str();
         let most = settings.max_connections.max(1);
         let pools = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            let options = PgConnectOptions::from_str(url)
-                .map_err(|error| bad_url(url, &error))?
-                .options([("idle_in_transaction_session_timeout", PAUSE)]);
-            // Lazily: a process must be able to start, and say what is down, while the database is away.
-            Pools::Postgres(
-                PgPoolOptions::new()
-                    .max_connections(most)
-                    .acquire_timeout(ACQUIRE_TIMEOUT)
-                    .connect_lazy_with(options),
-            )
+            let options = PgConnectOptions::from_str(url).map_err(|error| bad_url(url, &error))?;
+            let pool = PostgresPool::lazy(options, most, ACQUIRE_TIMEOUT, settings.pgbouncer);
+            Pools::Postgres(pool, Gates::new(most))
         } else if let Some(file) = settings.sqlite_file(data_dir) {
             if let Some(parent) = file.parent() {
                 std::fs::create_dir_all(parent).map_err(|error| {
@@ -86,10 +80,11 @@ impl Store {
     pub async fn migrate(&self) -> Result<(), StoreError> {
         let done = match &self.db.pools {
             Pools::Sqlite { write, .. } => migrate_sqlite(write).await,
-            Pools::Postgres(pool) => POSTGRES.run(pool).await,
+            Pools::Postgres(pool, _) => pool.migrate(&POSTGRES).await,
         };
         done.map_err(|error| match error {
             MigrateError::Execute(error) => StoreError::Database(error),
+            MigrateError::ExecuteMigration(error, _) if is_outage(&error) => StoreError::Database(error),
             other => StoreError::Migrate(Box::new(other)),
         })
     }
@@ -113,7 +108,7 @@ impl Store {
                 read.close().await;
                 write.close().await;
             }
-            Pools::Postgres(pool) => pool.close().await,
+            Pools::Postgres(pool, _) => pool.close().await,
         }
     }
 }

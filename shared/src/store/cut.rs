@@ -36,6 +36,14 @@ impl Store {
         session: SessionId,
         message: MessageId,
     ) -> Result<DeletedMessage, StoreError> {
+        self.transact(|| self.delete_message_once(session, message)).await
+    }
+
+    async fn delete_message_once(
+        &self,
+        session: SessionId,
+        message: MessageId,
+    ) -> Result<DeletedMessage, StoreError> {
         let mut held = self.lock(session).await?;
         find(&mut held.tx, session, message).await?;
         if held.is_busy().await? {
@@ -235,22 +243,25 @@ async fn move_anchors(
                WHERE session_id = $1 AND native_session_id IS NOT NULL";
     tx.run(sql, values![session.0]).await?;
     let Some(fork) = native else { return Ok(()) };
+    let mut moved = Vec::new();
     for row in anchored {
         let metadata: Option<serde_json::Map<String, serde_json::Value>> =
             json(&row, "messages", "engine_metadata")?;
         let of: Option<String> = row.get("native_session_id")?;
         let Some(mut metadata) = metadata.filter(|_| of.as_ref() == Some(&fork.source)) else { continue };
-        let moved = metadata.values_mut().all(|anchor| {
+        let is_copied = metadata.values_mut().all(|anchor| {
             let new = anchor.as_str().and_then(|anchor| fork.anchors.get(anchor));
             new.map(|new| *anchor = new.as_str().into()).is_some()
         });
-        if moved {
-            let sql = "UPDATE messages SET native_session_id = $2, engine_metadata = $3 WHERE id = $1";
+        if is_copied {
+            // A text in a text: the column has JSON as the engine gave it.
             let metadata = serde_json::Value::Object(metadata).to_string();
-            tx.run(sql, values![row.get::<i64>("id")?, fork.native.as_str(), metadata]).await?;
+            moved.push(serde_json::json!({ "id": row.get::<i64>("id")?, "metadata": metadata }));
         }
     }
-    Ok(())
+    // One statement, however long the conversation is: callers of the session wait for this transaction.
+    let (sql, moved) = (tx.dialect().set_anchors, serde_json::Value::Array(moved).to_string());
+    tx.run(sql, values![fork.native.as_str(), moved]).await.map(drop)
 }
 
 /// Counts a session's messages anew. The newest summary that is left stands for what it stood for.

@@ -6,11 +6,13 @@
 
 use std::borrow::Cow;
 
-use sqlx::postgres::{PgArguments, PgPool, PgRow};
+use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqlitePool, SqliteRow};
 use sqlx::{Arguments, ColumnIndex, Decode, Postgres, Sqlite, Transaction, Type};
 use uuid::Uuid;
 
+use super::gate::{Gates, Place};
+use super::postgres::{PostgresPool, PostgresTx};
 use super::{Clock, StoreError};
 
 /// A database: its pools and its clock.
@@ -28,7 +30,7 @@ pub(super) enum Pools {
         write: SqlitePool,
         read: SqlitePool,
     },
-    Postgres(PgPool),
+    Postgres(PostgresPool, Gates),
 }
 
 /// The texts that differ between the databases.
@@ -50,6 +52,8 @@ pub(super) struct Dialect {
     pub(super) heads_by_ids: &'static str,
     /// Notes for the sessions that a JSON array names that they were rung for, or that there is nothing to ring for.
     pub(super) rung_by_ids: &'static str,
+    /// Gives messages the native session `$1` and the anchors that a JSON array of `{id, metadata}` has for them.
+    pub(super) set_anchors: &'static str,
 }
 
 macro_rules! lock_session {
@@ -97,6 +101,8 @@ const SQLITE: Dialect = Dialect {
     to_ring: super::sweep::to_ring!(""),
     heads_by_ids: heads_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
     rung_by_ids: rung_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
+    set_anchors: "UPDATE messages SET native_session_id = $1, engine_metadata = moved.value ->> 'metadata' \
+                  FROM json_each($2) AS moved WHERE messages.id = moved.value ->> 'id'",
 };
 
 const POSTGRES: Dialect = Dialect {
@@ -113,6 +119,8 @@ const POSTGRES: Dialect = Dialect {
     to_ring: super::sweep::to_ring!(" FOR UPDATE SKIP LOCKED"),
     heads_by_ids: heads_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
     rung_by_ids: rung_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
+    set_anchors: "UPDATE messages SET native_session_id = $1, engine_metadata = moved.metadata \
+                  FROM json_to_recordset($2::json) AS moved(id bigint, metadata text) WHERE messages.id = moved.id",
 };
 
 /// A bound value. `None` is SQL `NULL` of that type.
@@ -216,7 +224,7 @@ impl Db {
     pub(super) const fn dialect(&self) -> &'static Dialect {
         match &self.pools {
             Pools::Sqlite { .. } => &SQLITE,
-            Pools::Postgres(_) => &POSTGRES,
+            Pools::Postgres(..) => &POSTGRES,
         }
     }
 
@@ -230,9 +238,22 @@ impl Db {
         let open = match &self.pools {
             // IMMEDIATE: a deferred transaction that reads first can fail when it comes to write.
             Pools::Sqlite { write, .. } => Open::Sqlite(write.begin_with("BEGIN IMMEDIATE").await?),
-            Pools::Postgres(pool) => Open::Postgres(pool.begin().await?),
+            Pools::Postgres(pool, _) => Open::Postgres(pool.begin().await?),
         };
-        Ok(Tx { open, clock: self.clock.clone() })
+        Ok(Tx { open, clock: self.clock.clone(), place: None })
+    }
+
+    /// Starts a transaction of a caller who is about to lock a session.
+    ///
+    /// # Errors
+    /// [`StoreError::SessionLocked`] where others have waited for that session's row for too long already.
+    pub(super) async fn begin_for(&self, session: Uuid) -> Result<Tx, StoreError> {
+        let place = match &self.pools {
+            // There is one writer, and nobody outside of this process keeps it.
+            Pools::Sqlite { .. } => None,
+            Pools::Postgres(_, gates) => Some(gates.enter(session).await.ok_or(StoreError::SessionLocked)?),
+        };
+        Ok(Tx { place, ..self.begin().await? })
     }
 
     /// Starts a transaction whose statements fail with [`StoreError::is_locked`] when they wait for a lock for half a second: for
@@ -257,8 +278,8 @@ impl Db {
                 let rows = sqlx::query_with(sql, sqlite_arguments(values)?).fetch_all(read).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
-            Pools::Postgres(pool) => {
-                let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(pool).await?;
+            Pools::Postgres(pool, _) => {
+                let rows = pool.all(sql, postgres_arguments(values)?).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
         })
@@ -278,23 +299,17 @@ impl Db {
 pub(super) struct Tx {
     open: Open,
     pub(super) clock: Clock,
+    /// Left when the connection is free again: fields are dropped in order.
+    place: Option<Place>,
 }
 
 /// A transaction of either database.
 enum Open {
     Sqlite(Transaction<'static, Sqlite>),
-    Postgres(Transaction<'static, Postgres>),
+    Postgres(PostgresTx),
 }
 
 impl Tx {
-    /// The texts of this database.
-    const fn dialect(&self) -> &'static Dialect {
-        match self.open {
-            Open::Sqlite(_) => &SQLITE,
-            Open::Postgres(_) => &POSTGRES,
-        }
-    }
-
     /// All rows of a query.
     pub(super) async fn all(
         &mut self,
@@ -307,7 +322,7 @@ impl Tx {
                 rows.into_iter().map(Row::Sqlite).collect()
             }
             Open::Postgres(tx) => {
-                let rows = sqlx::query_with(sql, postgres_arguments(values)?).fetch_all(&mut **tx).await?;
+                let rows = tx.all(sql, postgres_arguments(values)?).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
         })
@@ -333,9 +348,7 @@ impl Tx {
             Open::Sqlite(tx) => {
                 sqlx::query_with(sql, sqlite_arguments(values)?).execute(&mut **tx).await?.rows_affected()
             }
-            Open::Postgres(tx) => {
-                sqlx::query_with(sql, postgres_arguments(values)?).execute(&mut **tx).await?.rows_affected()
-            }
+            Open::Postgres(tx) => tx.run(sql, postgres_arguments(values)?).await?,
         })
     }
 
@@ -345,9 +358,19 @@ impl Tx {
         Ok(self.clock.read(now_ms))
     }
 
+    /// The texts of this database.
+    pub(super) const fn dialect(&self) -> &'static Dialect {
+        match &self.open {
+            Open::Sqlite(_) => &SQLITE,
+            Open::Postgres(_) => &POSTGRES,
+        }
+    }
+
     /// Locks a session: its row as it is now, or `None` where there is no such session.
     pub(super) async fn lock_session(&mut self, session: Uuid) -> Result<Option<Row>, StoreError> {
-        self.first(self.dialect().lock_session, values![session]).await
+        let row = self.first(self.dialect().lock_session, values![session]).await?;
+        self.place.iter().for_each(Place::got_row);
+        Ok(row)
     }
 
     /// Locks the row of a worker that was not declared dead; `None` where there is none.

@@ -96,7 +96,16 @@ impl Store {
         &self,
         session: SessionId,
         worker: WorkerId,
-        has: impl Fn(Needs<'_>) -> bool + Send,
+        has: impl Fn(Needs<'_>) -> bool + Send + Sync,
+    ) -> Result<Begin, StoreError> {
+        self.transact(|| self.begin_once(session, worker, &has)).await
+    }
+
+    async fn begin_once(
+        &self,
+        session: SessionId,
+        worker: WorkerId,
+        has: &(impl Fn(Needs<'_>) -> bool + Sync),
     ) -> Result<Begin, StoreError> {
         let mut held = self.lock(session).await?;
         // A dead worker's lease is the reaper's to end: it also gives the dead run's claims back.

@@ -143,6 +143,10 @@ impl Store {
     /// [`StoreError::LeaseLost`]: nothing was written. So too where this turn does not run: a run that repeats itself,
     /// because it does not know that its commit went through, must not count the turn twice.
     pub async fn finish(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
+        self.transact(|| self.finish_once(lease, end.clone())).await
+    }
+
+    async fn finish_once(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
         let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
         if row.active_turn != Some(end.turn) {
             return Err(StoreError::LeaseLost);

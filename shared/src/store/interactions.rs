@@ -70,6 +70,15 @@ impl Store {
         id: InteractionId,
         answer: &InteractionAnswer,
     ) -> Result<Interaction, StoreError> {
+        self.transact(|| self.resolve_once(session, id, answer)).await
+    }
+
+    async fn resolve_once(
+        &self,
+        session: SessionId,
+        id: InteractionId,
+        answer: &InteractionAnswer,
+    ) -> Result<Interaction, StoreError> {
         let SessionTx { mut tx, row } = self.lock(session).await?;
         let sql = "UPDATE interactions SET state = 'answered', answer = $3, resolved_ms = $4 \
                    WHERE id = $1 AND session_id = $2 AND state = 'open' AND expires_ms > $4";

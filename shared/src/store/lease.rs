@@ -86,6 +86,10 @@ impl Store {
     /// Gives a session back on purpose: its claims return to the mailbox, and no try is spent. A turn that somebody
     /// cancelled ends here.
     pub async fn hand_back(&self, lease: &Lease) -> Result<Reaped, StoreError> {
+        self.transact(|| self.hand_back_once(lease)).await
+    }
+
+    async fn hand_back_once(&self, lease: &Lease) -> Result<Reaped, StoreError> {
         let mut held = self.lock_leased(lease).await?;
         if let Some(turn) = held.row.active_turn {
             let sql = "UPDATE turns SET attempt = attempt - 1 WHERE id = $1";

@@ -127,6 +127,10 @@ impl Store {
     /// [`StoreError::SessionNotFound`]; [`StoreError::MessageNotFound`]; [`StoreError::SessionBusy`];
     /// [`StoreError::IdempotencyConflict`]. Nothing is stored then.
     pub async fn admit_cut(&self, admission: &CutAdmission) -> Result<AdmittedCut, StoreError> {
+        self.transact(|| self.admit_cut_once(admission)).await
+    }
+
+    async fn admit_cut_once(&self, admission: &CutAdmission) -> Result<AdmittedCut, StoreError> {
         let mut held = self.lock(admission.session).await?;
         let idempotency = admission.idempotency.as_ref();
         if let Some(known) = admitted_before(&mut held.tx, idempotency).await? {
@@ -163,6 +167,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was written. So too where the job has ended.
     pub async fn finish_work(&self, lease: &Lease, job: JobId, end: &WorkEnd) -> Result<Worked, StoreError> {
+        self.transact(|| self.finish_work_once(lease, job, end)).await
+    }
+
+    async fn finish_work_once(&self, lease: &Lease, job: JobId, end: &WorkEnd) -> Result<Worked, StoreError> {
         let mut held = self.lock_leased(lease).await?;
         let sql = "SELECT id, kind, request FROM jobs WHERE id = $1 AND session_id = $2 AND state = 'claimed' \
                    AND claim_token = $3";
@@ -233,7 +241,7 @@ pub(super) async fn find(tx: &mut Tx, session: SessionId, message: MessageId) ->
 pub(super) async fn begin_work(
     mut held: SessionTx,
     lease: Lease,
-    has: impl Fn(Needs<'_>) -> bool + Send,
+    has: &(impl Fn(Needs<'_>) -> bool + Sync),
 ) -> Result<Option<Begin>, StoreError> {
     let sql = "SELECT id, request FROM jobs WHERE session_id = $1 AND state = 'pending' ORDER BY seq LIMIT 1";
     let Some(head) = held.tx.first(sql, values![lease.session.0]).await? else { return Ok(None) };

@@ -16,13 +16,16 @@ mod doomed;
 mod drain;
 mod finish;
 mod fork;
+mod gate;
 mod interactions;
 mod jobs;
 mod lease;
 mod maintenance;
 mod messages;
 mod native;
+mod outage;
 mod pairs;
+mod postgres;
 mod progress;
 mod rows;
 mod seen;
@@ -103,6 +106,9 @@ pub enum StoreError {
     /// The schema could not be brought up to date.
     #[error("the schema could not be migrated")]
     Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The session's row was locked for so long that callers of it are refused.
+    #[error("the session is locked in the database")]
+    SessionLocked,
     /// The database failed or cannot be reached.
     #[error("the database failed")]
     Database(#[from] sqlx::Error),
@@ -121,7 +127,8 @@ impl HasCode for StoreError {
             Self::LeaseLost | Self::Inconsistent { .. } | Self::BadUrl(_) | Self::Migrate(_) => {
                 Code::Internal
             }
-            Self::Database(error) if is_outage(error) => Code::StoreUnavailable,
+            Self::SessionLocked => Code::StoreUnavailable,
+            Self::Database(error) if outage::is_outage(error) => Code::StoreUnavailable,
             Self::Database(_) => Code::Internal,
         }
     }
@@ -130,7 +137,16 @@ impl HasCode for StoreError {
 impl StoreError {
     /// Whether trying again later may help: the database is away, not the request wrong.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Database(error) if is_outage(error))
+        match self {
+            Self::SessionLocked => true,
+            Self::Database(error) => outage::is_outage(error),
+            _ => false,
+        }
+    }
+
+    /// Whether the database has ended the transaction in favour of another: the same may work at once.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Database(error) if outage::is_conflict(error))
     }
 
     /// Whether somebody else holds a row for longer than the transaction waits.
@@ -142,23 +158,5 @@ impl StoreError {
     fn inconsistent(table: &'static str, column: &'static str, id: impl std::fmt::Display) -> Self {
         let id = id.to_string();
         Self::Inconsistent { table, column, id }
-    }
-}
-
-fn is_outage(error: &sqlx::Error) -> bool {
-    use sqlx::Error as E;
-    match error {
-        E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => true,
-        // Postgres: connection exceptions (08), shutdown and start-up (57P), too many connections (53), a transaction
-        // that paused for too long (25P03).
-        // SQLite: busy (5), locked (6), disk full (13), cannot open (14), I/O error (10).
-        E::Database(error) => error.code().is_some_and(|code| {
-            code.starts_with("08")
-                || code.starts_with("57P")
-                || code.starts_with("53")
-                || code == "25P03"
-                || matches!(code.parse::<u32>().map(|n| n & 0xff), Ok(5 | 6 | 10 | 13 | 14) if code.len() < 5)
-        }),
-        _ => false,
     }
 }

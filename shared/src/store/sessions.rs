@@ -77,6 +77,10 @@ impl Store {
 
     /// Changes what a client may change. Allowed at any time: nothing that runs depends on it before its next turn.
     pub async fn patch_session(&self, id: SessionId, patch: &SessionPatch) -> Result<Session, StoreError> {
+        self.transact(|| self.patch_session_once(id, patch)).await
+    }
+
+    async fn patch_session_once(&self, id: SessionId, patch: &SessionPatch) -> Result<Session, StoreError> {
         let mut held = self.lock(id).await?;
         let sql = "UPDATE sessions SET title = CASE WHEN $2 THEN $3 ELSE title END, \
                    model = CASE WHEN $4 THEN $5 ELSE model END, \
@@ -104,6 +108,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::SessionBusy`] where it runs or has unanswered mail; nothing is deleted then.
     pub async fn delete_session(&self, id: SessionId) -> Result<Deleted, StoreError> {
+        self.transact(|| self.delete_session_once(id)).await
+    }
+
+    async fn delete_session_once(&self, id: SessionId) -> Result<Deleted, StoreError> {
         let mut held = self.lock(id).await?;
         if held.row.lease_worker.is_some() || held.has_open_jobs().await? {
             return Err(StoreError::SessionBusy);

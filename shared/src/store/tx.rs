@@ -1,5 +1,7 @@
 //! The locked session: where each of the three transactions starts.
 
+use std::time::Duration;
+
 use super::db::{Db, Tx, values};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
@@ -37,9 +39,12 @@ impl Locked {
 }
 
 impl SessionTx {
-    /// Begins a transaction and locks the session in it.
+    /// Begins a transaction of a caller and locks the session in it.
     pub(super) async fn lock(db: &Db, session: SessionId) -> Result<Self, StoreError> {
-        let mut tx = db.begin().await?;
+        Self::locked(db.begin_for(session.0).await?, session).await
+    }
+
+    async fn locked(mut tx: Tx, session: SessionId) -> Result<Self, StoreError> {
         let row = lock(&mut tx, session).await?;
         Ok(Self { tx, row })
     }
@@ -55,7 +60,7 @@ impl SessionTx {
     ///
     /// The lease of a dead worker that nobody has taken is still the run's: it ends by being taken, not by the clock.
     pub(super) async fn lock_leased(db: &Db, lease: &Lease) -> Result<Self, StoreError> {
-        let held = match Self::lock(db, lease.session).await {
+        let held = match Self::locked(db.begin().await?, lease.session).await {
             // A deleted session's lease is as lost as any.
             Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
             other => other?,
@@ -121,7 +126,27 @@ pub(super) async fn lives(tx: &mut Tx, worker: WorkerId) -> Result<bool, StoreEr
     Ok(tx.first(sql, values![worker.0]).await?.is_some())
 }
 
+/// How often a transaction is tried that the database ends in favour of another.
+const TRIES: u32 = 5;
+/// How long the first of those waits before it is tried again. The other has won, and has the locks until it ends.
+const BACK_OFF: Duration = Duration::from_millis(10);
+
 impl Store {
+    /// Runs a transaction, and runs it anew where the database has ended it in favour of another (a deadlock, a
+    /// serialization failure). `act` is the whole transaction: of an earlier try nothing is left.
+    pub(super) async fn transact<T, F>(&self, mut act: impl FnMut() -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        for tried in 1..TRIES {
+            match act().await {
+                Err(error) if error.is_conflict() => tokio::time::sleep(BACK_OFF * tried).await,
+                done => return done,
+            }
+        }
+        act().await
+    }
+
     pub(super) async fn lock(&self, session: SessionId) -> Result<SessionTx, StoreError> {
         SessionTx::lock(&self.db, session).await
     }

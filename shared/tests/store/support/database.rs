@@ -102,6 +102,17 @@ impl Database {
         Store::connect(&settings, self.folder.path()).await.unwrap()
     }
 
+    /// Another store on the same database, with further parts of a URL: `options[…]=…&…`.
+    pub(crate) async fn connect_with(&self, further: &str) -> Store {
+        let url = format!("{}&{further}", self.settings.url);
+        Store::connect(&Settings { url, ..self.settings.clone() }, self.folder.path()).await.unwrap()
+    }
+
+    /// A connection to a Postgres of the case's own, to get in the way of the store's.
+    pub(crate) async fn postgres(&self) -> PgConnection {
+        PgConnection::connect(&self.settings.url).await.unwrap()
+    }
+
     /// The number that a query gives.
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {
         let number = match &self.raw {
