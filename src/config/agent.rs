@@ -120,7 +120,7 @@ pub(crate) struct AgentSettings {
     /// The most model calls in one turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) max_iterations: Option<u32>,
-    /// The longest attempt of a turn; absent: `limits.turn_timeout`.
+    /// How long a turn may work, over all its attempts; absent: `limits.turn_timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn_timeout: Option<Span>,
     /// What one turn may cost, in US dollars.

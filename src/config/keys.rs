@@ -74,6 +74,12 @@ pub(crate) const KEYS: &[Key] = &[
         "most connections to Postgres; for SQLite, most readers",
     ),
     key(
+        "store.pgbouncer",
+        "ROUNDHOUSE_PGBOUNCER",
+        Form::Switch,
+        "whether Postgres is reached through PgBouncer in transaction mode",
+    ),
+    key(
         "redis.url",
         "ROUNDHOUSE_REDIS_URL",
         Form::Text,
@@ -129,7 +135,7 @@ pub(crate) const KEYS: &[Key] = &[
         "limits.turn_timeout",
         "ROUNDHOUSE_TURN_TIMEOUT",
         Form::Span,
-        "the longest turn, counted anew when it goes on after its worker was lost",
+        "how long a turn may work, over all its attempts; waiting for people, other agents or a slot does not count",
     ),
     key(
         "limits.interaction_timeout",

@@ -94,7 +94,7 @@ pub(crate) fn example() -> String {
 # spawn = ["claude"]                         # the agents that spawn_agent may start; absent: only this one itself
 # permissions = { default = "allow", ask = ["shell"], allow = ["shell(ls)", "read_file(./**)"], deny = ["shell(sudo)"] }
 # max_iterations = 100                       # model calls in one turn
-# turn_timeout = "10m"                       # the longest turn; absent: limits.turn_timeout
+# turn_timeout = "10m"                       # how long a turn may work; absent: limits.turn_timeout
 # max_cost = 0.5                             # US dollars in one turn, needs prices; absent: any amount
 # max_tries = 4                              # tries of one model call before its first token
 # extra_headers = { X-Title = "Roundhouse" }

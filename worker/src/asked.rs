@@ -47,7 +47,7 @@ pub(crate) async fn find_out(
             None => Answer::Deny("no message asked for this".to_owned()),
         },
     };
-    turn.slot.resume().await;
+    turn.resume().await;
     Ok(Some((id, answer)))
 }
 
@@ -103,7 +103,7 @@ fn answered(asked: Interaction) -> Answer {
 
 /// Asks a person, and waits for the first answer or until the time is up. The answer is used up with that.
 async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<Interaction, StoreError> {
-    let Turn { worker, run, outbox, slot, mail, .. } = turn;
+    let Turn { worker, run, outbox, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
     let patience = worker.limits.interaction_timeout;
     let new = NewInteraction { turn: mail.turn, kind, payload, open_ms: patience.millis() };
@@ -113,7 +113,7 @@ async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<In
     if asked.state == InteractionState::Open {
         let requested = EventKind::InteractionRequested { interaction: Box::new(asked.clone().into()) };
         outbox.push(Standing::Running, scope, requested);
-        slot.rest();
+        turn.rest();
     }
     let until = Instant::now() + patience.0;
     while asked.state == InteractionState::Open {
@@ -139,7 +139,7 @@ async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<I
 
 /// The engine does not want the answer any more. A turn that `goes_on` needs its slot again.
 pub(crate) async fn withdraw(turn: Turn<'_>, goes_on: bool) -> Result<Option<(String, Answer)>, StoreError> {
-    let Turn { worker, run, outbox, slot, mail, .. } = turn;
+    let Turn { worker, run, outbox, mail, .. } = turn;
     let (store, lease) = (&worker.store, &run.lease);
     let withdrawn = persist(run, || store.withdraw(lease)).await?;
     let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
@@ -147,7 +147,7 @@ pub(crate) async fn withdraw(turn: Turn<'_>, goes_on: bool) -> Result<Option<(St
         outbox.push(Standing::Fact, scope, kind);
     }
     if goes_on {
-        slot.resume().await;
+        turn.resume().await;
     }
     Ok(None)
 }
@@ -212,7 +212,7 @@ async fn spawn(
         let session = child.session;
         return Ok(Answer::Text(format!("started in session {session}; its answer will come as a message")));
     }
-    turn.slot.rest();
+    turn.rest();
     Ok(match ended(turn, child.job, notices).await? {
         Outcome::Answered(result) if result.cancelled => Answer::Deny(result.content),
         Outcome::Answered(result) => Answer::Text(result.content),

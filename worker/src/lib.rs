@@ -27,6 +27,7 @@ mod settings;
 mod sweeper;
 mod translate;
 mod turn;
+mod turn_clock;
 mod warm;
 mod watch;
 mod workspace;

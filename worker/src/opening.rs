@@ -187,7 +187,8 @@ fn given(
 async fn earlier(turn: Turn<'_>) -> Result<Earlier, StoreError> {
     let Turn { worker, run, mail, .. } = turn;
     let store = &worker.store;
-    persist(run, || store.so_far(mail.engine, mail.turn)).await.map(translate::earlier)
+    let so_far = persist(run, || store.so_far(mail.engine, mail.turn)).await?;
+    Ok(translate::earlier(so_far, mail.handed_back))
 }
 
 /// The mark of all processes that a run starts, by which they are found after a crash.

@@ -13,6 +13,7 @@ use crate::incarnation::Incarnation;
 use crate::outbox::Outbox;
 use crate::registry::Run;
 use crate::turn::{Driven, Turn, drive};
+use crate::turn_clock::TurnClock;
 use crate::{Worker, events};
 
 /// How long to wait before a store that is away is asked again.
@@ -44,7 +45,9 @@ async fn turns(
     let lease = &run.lease;
     let mut mail = first;
     loop {
-        let end = match Box::pin(drive(Turn { worker, run, outbox, slot, mail: &mail })).await {
+        let clock = TurnClock::start(&mail);
+        let end = match Box::pin(drive(Turn { worker, run, outbox, slot, mail: &mail, clock: &clock })).await
+        {
             Driven::Ended(end) => end,
             Driven::Lost => return Err(StoreError::LeaseLost),
             Driven::Stopped => return hand_back(worker, run).await,

@@ -37,7 +37,7 @@ impl Default for Settings {
 /// The limits that a turn runs under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest turn.
+    /// How long a turn may work, over all its attempts; waiting does not count.
     pub turn_timeout: Span,
     /// How long an engine has to stop by itself.
     pub cancel_grace: Span,

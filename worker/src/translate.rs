@@ -78,10 +78,11 @@ pub(crate) fn input(job: &Claimed) -> InputMessage {
 }
 
 /// What a turn has come to before it was cut off.
-pub(crate) fn earlier(so_far: SoFar) -> Earlier {
+pub(crate) fn earlier(so_far: SoFar, handed_back: bool) -> Earlier {
     let tokens = |count: i64| u64::try_from(count).unwrap_or_default();
     let Usage { input_tokens, output_tokens, cache_tokens, cost_nanos } = so_far.usage;
     Earlier {
+        stopped: handed_back,
         iterations: u32::try_from(so_far.iterations).unwrap_or(u32::MAX),
         usage: EngineUsage {
             input_tokens: tokens(input_tokens),

@@ -21,6 +21,7 @@ use crate::opening::{NotOpened, Opened, open};
 use crate::outbox::Outbox;
 use crate::progress::{Progress, Taken};
 use crate::registry::Run;
+use crate::turn_clock::TurnClock;
 use crate::{Worker, translate, warm};
 
 /// How often mail is looked for that nobody has rung for.
@@ -44,13 +45,29 @@ pub(crate) struct Turn<'a> {
     pub(crate) outbox: &'a Outbox,
     pub(crate) slot: &'a Slot,
     pub(crate) mail: &'a Mail,
+    pub(crate) clock: &'a TurnClock,
+}
+
+impl Turn<'_> {
+    /// The turn only waits from here on: its slot is for others, and its clock stands still.
+    pub(crate) fn rest(&self) {
+        self.slot.rest();
+        self.clock.stop();
+    }
+
+    /// The turn works again, once it has a slot.
+    pub(crate) async fn resume(&self) {
+        self.slot.resume().await;
+        self.clock.go_on();
+    }
 }
 
 /// Runs a turn to its end, or until it must not go on.
 pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
-    let Turn { worker, run, outbox, mail, .. } = turn;
+    let Turn { worker, run, outbox, mail, clock, .. } = turn;
     let session = run.lease.session;
     events::started(outbox, mail);
+    let _kept = clock.keep(worker, run, mail, limit(worker, mail).0);
     let opened = match open(turn).await {
         Ok(opened) => opened,
         Err(NotOpened::Store(_)) if !run.is_ours() => return Driven::Lost,
@@ -79,6 +96,12 @@ pub(crate) async fn drive(turn: Turn<'_>) -> Driven {
         Driven::Lost => warm::close_within(Duration::ZERO, session, engine).await,
         Driven::Ended(_) | Driven::Stopped => warm::close(worker, session, engine).await,
     }
+    // Whoever goes on with it has what is left of its time.
+    if matches!(driven, Driven::Stopped)
+        && let Err(error) = clock.keep_now(worker, run, mail).await
+    {
+        tracing::warn!(session.id = %session, error = chain(&error), "the time of a turn was not stored");
+    }
     driven
 }
 
@@ -90,16 +113,16 @@ async fn follow(
     untold: Option<EngineEvent>,
     progress: &mut Progress<'_>,
 ) -> Result<Driven, StoreError> {
-    let Turn { worker, run, mail, .. } = turn;
+    let Turn { worker, run, mail, clock, .. } = turn;
     if let Some(event) = untold {
         progress.take(engine, event).await?;
     }
     let mut cancel = run.cancel.subscribe();
     let mut cancelled = pin!(async { cancel.wait_for(|turn| *turn == Some(mail.turn)).await.map(drop) });
-    // Set once the engine was asked to stop: why, and until when it may take.
+    // Set once the engine was asked to stop: why, and with `deadline` until when it may take.
     let mut ending: Option<TurnOutcome> = None;
-    let limit = worker.engines.get(&mail.agent).map_or(worker.limits.turn_timeout, |here| here.turn_timeout);
-    let mut deadline = Instant::now() + limit.0;
+    let limit = limit(worker, mail);
+    let mut deadline: Option<Instant> = None;
     // What the engine asked for, while it is being found out.
     let mut asking = Asking::default();
     // When mail is looked for that nobody has rung for. Some may have come since this turn's was taken.
@@ -111,7 +134,7 @@ async fn follow(
             () = run.lost.cancelled() => return Ok(Driven::Lost),
             () = worker.lifecycle.hard().cancelled() => return Ok(Driven::Stopped),
             _ = &mut cancelled, if ending.is_none() => TurnOutcome::Cancelled,
-            () = sleep_until(deadline) => match ending {
+            () = time_is_up(clock, limit, deadline) => match ending {
                 Some(outcome) => return Ok(Driven::Ended(progress.end(outcome))),
                 None => too_long(limit),
             },
@@ -145,8 +168,21 @@ async fn follow(
         };
         asking = Asking::default();
         ending = Some(why);
-        deadline = Instant::now() + worker.limits.cancel_grace.0;
+        deadline = Some(Instant::now() + worker.limits.cancel_grace.0);
         engine.interrupt().await;
+    }
+}
+
+/// For how long a turn may work.
+fn limit(worker: &Worker, mail: &Mail) -> Span {
+    worker.engines.get(&mail.agent).map_or(worker.limits.turn_timeout, |here| here.turn_timeout)
+}
+
+/// Waits until the turn has worked for too long, or, where there is one, for the deadline by which its engine has to stop.
+async fn time_is_up(clock: &TurnClock, limit: Span, deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => clock.reaches(limit.0).await,
     }
 }
 

@@ -11,10 +11,21 @@ use crate::contract::{Earlier, EngineError, EngineEvent, InputMessage, Native, U
 use crate::openai::usage::sum;
 use crate::tools::bounded;
 
+macro_rules! note {
+    ($why:literal) => {
+        concat!(
+            "[",
+            $why,
+            " and this turn was cut off. Tool calls without a result may or may not have run: check before you repeat one. \
+             A call that failed because the permission stream was closed has not run. Go on with what was asked.]"
+        )
+    };
+}
+
 /// Told to the model in the place of the message that it has already.
-pub(super) const NOTE: &str = "[The host was interrupted and this turn was cut off. Tool calls without a result may or may not have \
-run: check before you repeat one. A call that failed because the permission stream was closed has not run. Go on with what was \
-asked.]";
+pub(super) const fn note(stopped: bool) -> &'static str {
+    if stopped { note!("The host was stopped for maintenance") } else { note!("The host was interrupted") }
+}
 
 /// How a turn goes on.
 #[derive(Debug, Default)]
@@ -30,6 +41,8 @@ pub(super) struct Continuation {
     pub(super) unsent: Vec<InputMessage>,
     /// One that it has is not answered.
     pub(super) is_open: bool,
+    /// The host was stopped on purpose when the turn was cut off.
+    pub(super) stopped: bool,
     /// The messages behind these have an answer of their own, or will have: it is for a turn of theirs to find out.
     pub(super) has_more: bool,
 }
@@ -43,7 +56,11 @@ pub(super) fn look_up(
     earlier: &Earlier,
     meter: &Meter,
 ) -> Result<Continuation, EngineError> {
-    let mut found = Continuation { usage: meter.priced(Usage::default()), ..Continuation::default() };
+    let mut found = Continuation {
+        usage: meter.priced(Usage::default()),
+        stopped: earlier.stopped,
+        ..Continuation::default()
+    };
     // How far the line reaches that was found last: several messages stand in the transcript under the id of the first.
     let mut line_end = 0;
     let mut entries: Vec<Entry> = Vec::new();
@@ -169,7 +186,7 @@ mod tests {
                 assert_eq!(as_one(&messages, sent), sent, "{messages:?}");
             }
         }
-        let with_note = json!(format!("{NOTE}\n\na\n\nb"));
+        let with_note = json!(format!("{}\n\na\n\nb", note(false)));
         assert_eq!(sent_as_one(&with_note, &[message("a", 0), message("b", 0), message("b", 0)]), 2);
         assert_eq!(sent_as_one(&Value::Null, &[message("a", 0), message("b", 0)]), 1);
     }

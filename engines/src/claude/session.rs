@@ -114,7 +114,7 @@ impl EngineSession for Session {
             };
             self.start(begins).await?;
         }
-        let Continuation { events, usage, iterations, delivered, mut unsent, is_open, .. } =
+        let Continuation { events, usage, iterations, delivered, mut unsent, is_open, stopped, .. } =
             self.continuation(input).await?;
         let sent = unsent.iter().map(|message| &message.id);
         let all: Vec<_> = delivered.iter().chain(sent).cloned().collect();
@@ -131,7 +131,7 @@ impl EngineSession for Session {
         if is_open {
             // Found again by the first message that is sent with it.
             let id = unsent.first().map(|message| message.id.clone()).unwrap_or_default();
-            let note = InputMessage { id, text: earlier::NOTE.to_owned(), attachments: Vec::new() };
+            let note = InputMessage { id, text: earlier::note(stopped).to_owned(), attachments: Vec::new() };
             unsent.insert(0, note);
             lines.push(self.write_messages(&unsent, Command { answers: all.clone(), delivers }));
         } else if !unsent.is_empty() {

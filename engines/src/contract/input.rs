@@ -45,6 +45,8 @@ pub struct TurnInput {
 /// What a turn has come to before it was cut off.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Earlier {
+    /// Whether the host was stopped on purpose then, and not lost.
+    pub stopped: bool,
     /// Model calls that were counted.
     pub iterations: u32,
     /// What they used.

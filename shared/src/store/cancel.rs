@@ -97,7 +97,7 @@ pub(super) enum Reach {
 /// Cancels in a held session.
 pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked, reach: Reach) -> Result<Cancelled, StoreError> {
     let sql = "SELECT id, kind, state, turn_id FROM jobs WHERE session_id = $1 AND state IN ('pending', 'claimed') \
-               ORDER BY turn_id IS NULL, seq";
+               ORDER BY turn_id IS NULL, NOT given_back, seq";
     let mut cancelled = Cancelled::default();
     let mut head = true;
     for open in tx.all(sql, values![row.id.0]).await? {

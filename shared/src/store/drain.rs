@@ -50,6 +50,10 @@ pub struct Mail {
     pub engine: EngineKind,
     /// Whether the turn was cut off before and goes on.
     pub continued: bool,
+    /// Whether it was handed back on purpose then: its worker was stopped, and not lost.
+    pub handed_back: bool,
+    /// For how long it has worked in its earlier attempts, in milliseconds.
+    pub worked_ms: i64,
     /// Messages that a cut has left without an answer and the engine does not have: they go in front.
     pub unsent: Vec<Unsent>,
     /// The model asked for, by the message or by the session.
@@ -181,7 +185,8 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
     let asked = claims.iter().rev().find_map(|job| job.model.clone());
     let model = asked.or_else(|| held.row.model.clone());
 
-    let attempt = open_turn(held, lease, turn, continued.is_some(), model.as_deref()).await?;
+    let OpenTurn { attempt, handed_back, worked_ms } =
+        open_turn(held, lease, turn, continued.is_some(), model.as_deref()).await?;
     let claims: Vec<_> = claims.into_iter().map(|job| job.claimed).collect();
     claim(held, lease, turn, &claims, Consumed::Now).await?;
     let unsent = unsent(held).await?;
@@ -198,6 +203,8 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
         agent: held.row.agent.clone(),
         engine: held.row.engine,
         continued: continued.is_some(),
+        handed_back,
+        worked_ms,
         unsent,
         model,
         native_session: held.row.native_session.clone(),
@@ -309,25 +316,38 @@ fn pending(row: &Row) -> Result<Pending, StoreError> {
     })
 }
 
-/// Writes the turn's row, or takes up the one that was cut off. Returns which attempt this is.
+/// A turn's row as an attempt finds it.
+struct OpenTurn {
+    /// Which attempt this is.
+    attempt: i64,
+    handed_back: bool,
+    worked_ms: i64,
+}
+
+/// Writes the turn's row, or takes up the one that was cut off.
 async fn open_turn(
     held: &mut SessionTx,
     lease: &Lease,
     turn: TurnId,
     continued: bool,
     model: Option<&str>,
-) -> Result<i64, StoreError> {
+) -> Result<OpenTurn, StoreError> {
     if continued {
         let sql = "UPDATE turns SET state = 'running', attempt = attempt + 1, worker_id = $2, token = $3 \
-                   WHERE id = $1 RETURNING attempt";
-        return held.tx.one(sql, values![turn.0, lease.worker.0, lease.token.0]).await?.get("attempt");
+                   WHERE id = $1 RETURNING attempt, handed_back, worked_ms";
+        let row = held.tx.one(sql, values![turn.0, lease.worker.0, lease.token.0]).await?;
+        return Ok(OpenTurn {
+            attempt: row.get("attempt")?,
+            handed_back: row.get("handed_back")?,
+            worked_ms: row.get("worked_ms")?,
+        });
     }
     let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, started_ms) \
                VALUES ($1, $2, 'running', $3, $4, $5, $6, $7)";
     let values =
         values![turn.0, lease.session.0, 1_i64, lease.worker.0, lease.token.0, model, held.row.now_ms,];
     held.tx.run(sql, values).await?;
-    Ok(1)
+    Ok(OpenTurn { attempt: 1, handed_back: false, worked_ms: 0 })
 }
 
 #[cfg(test)]

@@ -90,11 +90,7 @@ impl Store {
     }
 
     async fn hand_back_once(&self, lease: &Lease) -> Result<Reaped, StoreError> {
-        let mut held = self.lock_leased(lease).await?;
-        if let Some(turn) = held.row.active_turn {
-            let sql = "UPDATE turns SET attempt = attempt - 1 WHERE id = $1";
-            held.tx.run(sql, values![turn.0]).await?;
-        }
+        let held = self.lock_leased(lease).await?;
         take_back(held, lease.worker, i64::MAX, Attempt::Refunded).await
     }
 }
@@ -116,6 +112,7 @@ async fn take_back(
     let turn = held.row.active_turn;
     let (mut ended, mut superseded) = (Vec::new(), Vec::new());
     if let Some(turn) = turn {
+        count_attempt(&mut held, turn, attempt).await?;
         ended = end_hopeless(&mut held, turn, max_attempts).await?;
         let SessionTx { tx, row } = &mut held;
         let waited;
@@ -127,7 +124,11 @@ async fn take_back(
             let begun = if waited { Some(0) } else { first_with_child(tx, &open).await? };
             open.truncate(begun.unwrap_or(open.len()));
         }
-        let closed = close_calls(tx, row, turn, open, CallEnd::Unknown).await?;
+        let end = match attempt {
+            Attempt::Spent => CallEnd::Unknown,
+            Attempt::Refunded => CallEnd::Stopped,
+        };
+        let closed = close_calls(tx, row, turn, open, end).await?;
         count_messages(tx, row, closed.len()).await?;
     }
     if turn.is_none() {
@@ -137,6 +138,16 @@ async fn take_back(
     held.tx.commit().await?;
     let token = held.row.lease_token;
     Ok(Reaped { session: held.row.id, worker, token, turn, superseded, next, ended })
+}
+
+/// Notes in a turn's row how its attempt has ended. One that was handed back does not count.
+async fn count_attempt(held: &mut SessionTx, turn: TurnId, attempt: Attempt) -> Result<(), StoreError> {
+    let (refund, handed_back) = match attempt {
+        Attempt::Spent => (0_i64, false),
+        Attempt::Refunded => (1, true),
+    };
+    let sql = "UPDATE turns SET attempt = attempt - $2, handed_back = $3 WHERE id = $1";
+    held.tx.run(sql, values![turn.0, refund, handed_back]).await.map(drop)
 }
 
 /// What is told of a job whose workers have all died.

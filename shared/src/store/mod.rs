@@ -31,6 +31,7 @@ mod rows;
 mod seen;
 mod sessions;
 mod sweep;
+mod turn_clock;
 mod tx;
 mod workers;
 

@@ -45,6 +45,8 @@ pub(super) enum CallEnd {
     Interrupted,
     /// The worker was lost while it ran.
     Unknown,
+    /// The worker was stopped on purpose while it ran.
+    Stopped,
 }
 
 impl CallEnd {
@@ -53,6 +55,10 @@ impl CallEnd {
             Self::Interrupted => "(interrupted: the turn was ended before this had a result)",
             Self::Unknown => {
                 "(outcome unknown: the worker was lost before this had a result; it may or may not have taken effect)"
+            }
+            Self::Stopped => {
+                "(interrupted: the worker was stopped for maintenance before this had a result; it may or may not have \
+                 taken effect)"
             }
         }
     }

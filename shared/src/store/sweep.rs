@@ -178,7 +178,7 @@ async fn ring_again(
 /// The pending job of a held session that runs next.
 pub(super) async fn head(held: &mut SessionTx) -> Result<Option<SessionJob>, StoreError> {
     let sql = "SELECT id, kind FROM jobs WHERE session_id = $1 AND state = 'pending' \
-               ORDER BY turn_id IS NULL, seq LIMIT 1";
+               ORDER BY turn_id IS NULL, NOT given_back, seq LIMIT 1";
     let Some(row) = held.tx.first(sql, values![held.row.id.0]).await? else { return Ok(None) };
     let job = JobId(row.get("id")?);
     let kind = JobKind::from_name(&row.get::<String>("kind")?)

@@ -12,6 +12,7 @@ use roundhouse_shared::store::{
 use crate::support::*;
 
 on_both_databases![
+    a_cancel_ends_what_runs_next_and_not_what_waits_behind_it,
     an_idle_session_is_left_alone,
     an_unknown_session_cannot_be_cancelled,
     mail_that_no_worker_has_taken_is_cancelled_without_a_turn,
@@ -291,4 +292,20 @@ async fn one_job_of_a_turn_that_was_cut_off_can_be_cancelled(store: &Store) {
     let (lease, again) = begin(store, session).await;
     assert_eq!((again.turn, jobs_of(&again)), (mail.turn, vec![merged[1]]));
     store.finish(&lease, answered(again.turn, "b only")).await.unwrap();
+}
+
+async fn a_cancel_ends_what_runs_next_and_not_what_waits_behind_it(store: &Store) {
+    let (session, _, lease, mail) = running(store).await;
+    let enqueued = enqueue(store, session, "enqueued").await;
+    let injected = admit(store, session, "injected").await;
+    store.drain_more(&lease, mail.turn, Meanwhile::AnyTime { room: 10 }).await.unwrap();
+    // The engine has it, and not its model: it comes first from now on, although it was sent last.
+    let end = TurnEnd { undelivered: vec![injected], ..answered(mail.turn, "ok") };
+    store.finish(&lease, end).await.unwrap();
+    assert_eq!(store.hand_back(&lease).await.unwrap().next.unwrap().job, injected);
+
+    let cancelled = store.cancel_session(session).await.unwrap();
+
+    assert_eq!(ids(&cancelled.ended), [injected]);
+    assert_eq!(jobs_of(&begin(store, session).await.1), [enqueued]);
 }

@@ -26,6 +26,8 @@ on_both_databases![
 
 const UNKNOWN: &str =
     "(outcome unknown: the worker was lost before this had a result; it may or may not have taken effect)";
+const STOPPED: &str = "(interrupted: the worker was stopped for maintenance before this had a result; it may or may not have \
+                       taken effect)";
 const INTERRUPTED: &str = "(interrupted: the turn was ended before this had a result)";
 
 /// Takes the turn up to two calls of which one has its result, and a message that came meanwhile before.
@@ -68,7 +70,7 @@ async fn a_turn_goes_on_where_it_was_cut_off(store: &Store) {
     assert_eq!((reaped.turn, reaped.token, reaped.ended), (Some(mail.turn), LeaseToken(1), vec![]));
     assert_lost(&store.append(&dead, mail.turn, &[result("c3", "three")]).await);
     let (lease, again) = begin(store, session).await;
-    assert_eq!((again.turn, again.attempt), (mail.turn, 2));
+    assert_eq!((again.turn, again.attempt, again.handed_back), (mail.turn, 2, false));
     assert_eq!(texts_of(&again), ["first", "injected"]);
     assert_eq!(told(store, session).await, so_far(UNKNOWN));
     let closed = store.context(session).await.unwrap().pop().unwrap();
@@ -88,11 +90,11 @@ async fn a_turn_that_is_handed_back_goes_on_where_it_was(store: &Store) {
     half_way(store, session, &lease, mail.turn).await;
     store.hand_back(&lease).await.unwrap();
     let (lease, again) = begin(store, session).await;
-    assert_eq!((again.turn, again.attempt), (mail.turn, 1));
-    assert_eq!(told(store, session).await, so_far(UNKNOWN));
+    assert_eq!((again.turn, again.attempt, again.handed_back), (mail.turn, 1, true));
+    assert_eq!(told(store, session).await, so_far(STOPPED));
     // Where nothing is open, nothing is closed.
     store.hand_back(&lease).await.unwrap();
-    assert_eq!(told(store, session).await, so_far(UNKNOWN));
+    assert_eq!(told(store, session).await, so_far(STOPPED));
 }
 
 /// How the model is told that the turn failed.

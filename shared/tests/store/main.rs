@@ -39,6 +39,7 @@ mod reap;
 mod schema;
 mod sessions;
 mod sweep;
+mod turn_clock;
 mod unclear;
 mod wakes;
 mod workers;

@@ -65,7 +65,7 @@ impl Expected {
 
     /// The job that a bell rings for.
     pub(super) fn head(&self) -> Option<JobId> {
-        self.jobs.iter().find(|job| job.state == JobState::Pending).map(|job| job.id)
+        self.pending().first().map(|job| job.id)
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -118,7 +118,9 @@ impl Expected {
         let turn = self.lease.and_then(|lease| lease.turn);
         let mut head = !self.has(&[JobState::Claimed]);
         let mut ended = Vec::new();
-        for job in self.jobs.iter_mut().filter(|job| job.state == JobState::Pending) {
+        let pending: Vec<_> = self.pending().iter().map(|job| job.id).collect();
+        for id in pending {
+            let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) else { continue };
             let stays = !and_cuts && job.kind.lane() == Lane::Maintenance;
             if (head && !stays) || job.kind == JobKind::Inject {
                 job.state = JobState::Cancelled;
@@ -158,9 +160,16 @@ impl Expected {
         }
     }
 
+    /// What waits, in order: a turn that was cut off goes on before the rest, also where its first job was cancelled.
+    fn pending(&self) -> Vec<&Work> {
+        let mut pending: Vec<_> = self.jobs.iter().filter(|job| job.state == JobState::Pending).collect();
+        pending.sort_by_key(|job| job.turn.is_none());
+        pending
+    }
+
     /// The jobs of the next turn, and the turn where it goes on.
     pub(super) fn next_turn(&self) -> Option<(Option<TurnId>, Vec<JobId>)> {
-        let mut pending = self.jobs.iter().filter(|job| job.state == JobState::Pending).peekable();
+        let mut pending = self.pending().into_iter().peekable();
         let head = **pending.peek()?;
         let jobs: Vec<_> = match (head.turn, head.kind) {
             (Some(_), _) => pending.filter(|job| job.turn == head.turn).collect(),
