@@ -102,6 +102,7 @@ pub(crate) fn all() -> Result<()> {
         tool.get(Missing::Install)?;
     }
     redis_server(Missing::Install)?;
+    pgbouncer(Missing::Install)?;
     postgres_folder(Missing::Install)?;
     npm::packages(Missing::Install)?;
     pypi::packages(Missing::Install)?;
@@ -111,6 +112,11 @@ pub(crate) fn all() -> Result<()> {
 /// The redis-server, installed if it is missing.
 pub(crate) fn redis_server(missing: Missing) -> Result<PathBuf> {
     program("redis-server", "redis-server", missing, || sh::find("redis-server"))
+}
+
+/// The program pgbouncer, installed if it is missing.
+pub(crate) fn pgbouncer(missing: Missing) -> Result<PathBuf> {
+    program("PgBouncer", "pgbouncer", missing, || sh::find("pgbouncer"))
 }
 
 /// The program npm, installed with its Node.js if it is missing.

@@ -8,6 +8,7 @@ use roundhouse_oracle::Oracle;
 use serde_json::Value;
 
 use super::claude::{ORACLE, claude_agents};
+use super::pgbouncer::PgBouncer;
 use super::seen::started_with;
 use super::services::{Database, redis_url};
 use super::{Client, Process, until};
@@ -36,6 +37,8 @@ pub(crate) struct Options {
     pub(crate) env: Vec<(&'static str, String)>,
     /// The address of a Redis of the test's own.
     pub(crate) redis: Option<String>,
+    /// Whether Postgres is reached through a PgBouncer of the test's own.
+    pub(crate) pgbouncer: bool,
     /// Whether there are agents that Claude Code runs: every process then asks that for its version.
     pub(crate) claude: bool,
     /// Further agents, as the configuration has them; [`ORACLE`] in it is the oracle's address.
@@ -51,6 +54,7 @@ impl Default for Options {
             lease: "10s",
             env: Vec::new(),
             redis: None,
+            pgbouncer: false,
             claude: false,
             agents: String::new(),
         }
@@ -71,6 +75,7 @@ pub(crate) struct Deployment {
     pub(super) replaced: Vec<Process>,
     env: Vec<(String, String)>,
     database: Option<Database>,
+    _pgbouncer: Option<PgBouncer>,
     dir: tempfile::TempDir,
     started: usize,
 }
@@ -104,6 +109,12 @@ impl Deployment {
         if let Some(database) = &database {
             set("ROUNDHOUSE_DATABASE_URL", database.url());
         }
+        let pgbouncer = database.as_ref().filter(|_| options.pgbouncer).map(|database| {
+            let pgbouncer = PgBouncer::start(&database.url());
+            set("ROUNDHOUSE_DATABASE_URL", pgbouncer.url(&database.url()));
+            set("ROUNDHOUSE_PGBOUNCER", "true".to_owned());
+            pgbouncer
+        });
         if matches!(kind, Kind::EmbeddedRedis | Kind::Distributed) {
             set("ROUNDHOUSE_REDIS_URL", options.redis.clone().unwrap_or_else(redis_url));
             set("ROUNDHOUSE_REDIS_PREFIX", format!("it-{}", uuid::Uuid::now_v7().simple()));
@@ -120,6 +131,7 @@ impl Deployment {
             replaced: Vec::new(),
             env,
             database,
+            _pgbouncer: pgbouncer,
             dir,
             started: 0,
         };

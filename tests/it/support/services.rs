@@ -12,7 +12,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn required(name: &str) -> String {
+pub(super) fn required(name: &str) -> String {
     variable(name).unwrap_or_else(|| {
         panic!("{name} is not set: run the tests by `cargo xtask test`, or set it to a server of your own")
     })

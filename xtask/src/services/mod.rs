@@ -24,6 +24,8 @@ const POSTGRES_URL: &str = "ROUNDHOUSE_TEST_POSTGRES_URL";
 const REDIS_URL: &str = "ROUNDHOUSE_TEST_REDIS_URL";
 /// The program, for tests that stop and restart a Redis of their own.
 const REDIS_SERVER: &str = "ROUNDHOUSE_TEST_REDIS_SERVER";
+/// The program, for tests that put one in front of Postgres.
+const PGBOUNCER: &str = "ROUNDHOUSE_TEST_PGBOUNCER";
 
 /// The main file of an MCP server, for tests that start one.
 pub(crate) const MCP_EVERYTHING: &str = "ROUNDHOUSE_TEST_MCP_EVERYTHING";
@@ -115,10 +117,11 @@ impl Services {
     }
 }
 
-/// What of the packages of npm and PyPI the tests are told, but for what the environment names already.
+/// What the tests are told of PgBouncer and of the packages of npm and PyPI, but for what the environment names already.
 fn packages(missing: Missing) -> Vec<(&'static str, OsString)> {
     type Find = fn(Missing) -> Result<PathBuf>;
-    let wanted: [(&'static str, Find); 5] = [
+    let wanted: [(&'static str, Find); 6] = [
+        (PGBOUNCER, install::pgbouncer),
         (MCP_EVERYTHING, |missing| npm::packages(missing)?.mcp_everything()),
         (MCP_OLD, |missing| npm::packages(missing)?.mcp_old()),
         (MCP_PYTHON, pypi::packages),
