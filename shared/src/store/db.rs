@@ -73,7 +73,7 @@ macro_rules! heads_by_ids {
         concat!(
             "SELECT s.id AS session_id, s.refused, j.id, j.kind FROM sessions s JOIN jobs j ON j.id = \
              (SELECT n.id FROM jobs n WHERE n.session_id = s.id AND n.state = 'pending' \
-             ORDER BY n.turn_id IS NULL, n.seq LIMIT 1) WHERE s.id IN (",
+             ORDER BY n.turn_id IS NULL, NOT n.given_back, n.seq LIMIT 1) WHERE s.id IN (",
             $ids,
             ") ORDER BY s.enqueued_ms"
         )
