@@ -3,6 +3,8 @@
 //! `sessions.enqueued_ms` says when a session was last rung for; 0: there is nothing to ring for, because its mail was taken
 //! since. So an index has those only that wait for a run, and the oldest of an agent are found without a look at the others.
 
+use std::collections::HashSet;
+
 use super::db::{Tx, values};
 use super::tx::SessionTx;
 use super::{Store, StoreError};
@@ -105,6 +107,9 @@ impl Store {
         for engine in engines.chain(wanted.engines.is_empty().then_some("")) {
             due.extend(self.sweep_kind(cut, before(wanted.maintenance_ms), engine, wanted.limit).await?);
         }
+        // Two of the queries may find the same session within a millisecond.
+        let mut found = HashSet::with_capacity(due.len());
+        due.retain(|due| found.insert(due.job.session));
         Ok(due)
     }
 
