@@ -50,13 +50,15 @@ pub(super) struct Dialect {
     pub(super) heads_by_ids: &'static str,
     /// Notes for the sessions that a JSON array names that they were rung for, or that there is nothing to ring for.
     pub(super) rung_by_ids: &'static str,
+    /// Deletes the rows of the outbox whose ids a JSON array names.
+    pub(super) forget_published: &'static str,
 }
 
 macro_rules! lock_session {
     ($clock:literal, $suffix:literal) => {
         concat!(
             "SELECT id, agent, engine, model, cwd, native_session_id, native_host, last_seq, last_message_id, ",
-            "lease_worker, lease_token, active_turn_id, cancel_turn_id, ",
+            "lease_worker, lease_token, active_turn_id, cancel_turn_id, last_step, ",
             $clock,
             " AS now_ms FROM sessions WHERE id = $1",
             $suffix
@@ -97,6 +99,7 @@ const SQLITE: Dialect = Dialect {
     to_ring: super::sweep::to_ring!(""),
     heads_by_ids: heads_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
     rung_by_ids: rung_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
+    forget_published: "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each($1))",
 };
 
 const POSTGRES: Dialect = Dialect {
@@ -113,6 +116,8 @@ const POSTGRES: Dialect = Dialect {
     to_ring: super::sweep::to_ring!(" FOR UPDATE SKIP LOCKED"),
     heads_by_ids: heads_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
     rung_by_ids: rung_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
+    forget_published: "DELETE FROM outbox \
+                       WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
 };
 
 /// A bound value. `None` is SQL `NULL` of that type.

@@ -5,6 +5,7 @@
 //! and every write of a run compares the lease's token first. Time is the database's clock.
 
 mod admit;
+mod again;
 mod cancel;
 mod children;
 mod clock;
@@ -22,11 +23,13 @@ mod lease;
 mod maintenance;
 mod messages;
 mod native;
+mod outbox;
 mod pairs;
 mod progress;
 mod rows;
 mod seen;
 mod sessions;
+mod step;
 mod sweep;
 mod tx;
 mod workers;
@@ -51,6 +54,7 @@ pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
 pub use seen::SeenAgent;
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
+pub use step::Step;
 pub use sweep::{Due, Sweep};
 pub use workers::{Beat, Sighting};
 
@@ -58,6 +62,8 @@ pub use workers::{Beat, Sighting};
 #[derive(Debug, Clone)]
 pub struct Store {
     db: db::Db,
+    /// The step that its writes belong to.
+    step: Option<Step>,
 }
 
 /// What went wrong, by what the caller can do about it.

@@ -31,6 +31,7 @@ mod messages;
 mod model;
 mod native;
 mod native_cuts;
+mod outbox;
 mod progress;
 mod provider_data;
 mod race;

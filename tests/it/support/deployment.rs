@@ -11,6 +11,7 @@ use super::claude::{ORACLE, claude_agents};
 use super::seen::started_with;
 use super::services::{Database, redis_url};
 use super::{Client, Process, until};
+use crate::proxy::{Proxy, target_of};
 
 /// Which store, which bus, and how many processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub(crate) struct Options {
     pub(crate) redis: Option<String>,
     /// Whether there are agents that Claude Code runs: every process then asks that for its version.
     pub(crate) claude: bool,
+    /// Whether the processes reach Postgres through a proxy of the test's own.
+    pub(crate) proxied: bool,
     /// Further agents, as the configuration has them; [`ORACLE`] in it is the oracle's address.
     pub(crate) agents: String,
 }
@@ -52,6 +55,7 @@ impl Default for Options {
             env: Vec::new(),
             redis: None,
             claude: false,
+            proxied: false,
             agents: String::new(),
         }
     }
@@ -71,6 +75,7 @@ pub(crate) struct Deployment {
     pub(super) replaced: Vec<Process>,
     env: Vec<(String, String)>,
     database: Option<Database>,
+    proxy: Option<Proxy>,
     dir: tempfile::TempDir,
     started: usize,
 }
@@ -101,8 +106,13 @@ impl Deployment {
         set("HOME", dir.path().display().to_string());
         set("RUST_BACKTRACE", "1".to_owned());
         set("ROUNDHOUSE_LOG", "debug,sqlx=warn,hyper=warn,h2=warn,reqwest=warn,apalis=info".to_owned());
+        let mut proxy = None;
         if let Some(database) = &database {
-            set("ROUNDHOUSE_DATABASE_URL", database.url());
+            let url = database.url();
+            if options.proxied {
+                proxy = Some(Proxy::to(&target_of(&url)).await);
+            }
+            set("ROUNDHOUSE_DATABASE_URL", proxy.as_ref().map_or(url.clone(), |proxy| proxy.url(&url)));
         }
         if matches!(kind, Kind::EmbeddedRedis | Kind::Distributed) {
             set("ROUNDHOUSE_REDIS_URL", options.redis.clone().unwrap_or_else(redis_url));
@@ -120,6 +130,7 @@ impl Deployment {
             replaced: Vec::new(),
             env,
             database,
+            proxy,
             dir,
             started: 0,
         };
@@ -200,6 +211,11 @@ impl Deployment {
     /// The data directory of its processes.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// What the processes reach Postgres through, where that was asked for.
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("a deployment with a proxy")
     }
 
     /// The database, where it is a Postgres.
