@@ -1,20 +1,26 @@
-//! Tells listeners and workers what the store has: events, notices, rings. All of it is best effort, after the commit.
+//! Tells listeners and workers what the store has: events, notices, rings. All of it is after the commit, and
+//! best effort, except for what a transaction has left to be published: that is, sooner or later.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use roundhouse_shared::bus::{Bus, Notice, Numbering};
 use roundhouse_shared::clock::now_ms;
 use roundhouse_shared::domain::{EventKind, JobId, JobKind, NewEvent, Scope, SessionId, SessionJob};
+use roundhouse_shared::leftovers;
 use roundhouse_shared::queue::Queue;
-use roundhouse_shared::store::{Admitted, Cancelled, Ended, Outcome};
+use roundhouse_shared::store::{Admitted, Cancelled, Store};
 
 /// Sessions remembered as having lost an event. Beyond, one is forgotten: its listeners see no gap.
 const LOST_MOST: usize = 10_000;
+/// How often it is tried to tell of them.
+const GAPS: Duration = Duration::from_secs(1);
 
 /// What tells others.
 #[derive(Debug)]
 pub(crate) struct Announcer {
+    store: Store,
     bus: Bus,
     queue: Queue,
     /// Sessions whose last publication failed: their numbering has to begin anew, so that listeners see the gap.
@@ -22,8 +28,8 @@ pub(crate) struct Announcer {
 }
 
 impl Announcer {
-    pub(crate) fn new(bus: Bus, queue: Queue) -> Self {
-        Self { bus, queue, lost: Mutex::default() }
+    pub(crate) fn new(store: Store, bus: Bus, queue: Queue) -> Self {
+        Self { store, bus, queue, lost: Mutex::default() }
     }
 
     /// Tells of a message that was admitted, and of what it interrupted. Returns whether listeners heard it.
@@ -31,8 +37,10 @@ impl Announcer {
         let Admitted { job, session, kind, message, interrupted } = admitted;
         let Some(message) = message else { return false };
         let scope = Scope { job: Some(*job), ..Scope::default() };
-        let mut events = interrupted.as_ref().map(|of| cancel_events(*session, of)).unwrap_or_default();
-        events.push(event(*session, scope, &EventKind::JobAccepted { kind: *kind }));
+        if let Some(interrupted) = interrupted {
+            leftovers::publish(&self.store, &self.bus, interrupted.stored.as_ref()).await;
+        }
+        let mut events = vec![event(*session, scope, &EventKind::JobAccepted { kind: *kind })];
         let user_message = EventKind::UserMessage {
             content: message.content.clone(),
             origin: message.origin.clone(),
@@ -59,7 +67,7 @@ impl Announcer {
     /// Tells of what a cancel did.
     pub(crate) async fn cancelled(&self, session: SessionId, cancelled: &Cancelled) {
         if cancelled.any() {
-            self.publish(session, &cancel_events(session, cancelled)).await;
+            leftovers::publish(&self.store, &self.bus, cancelled.stored.as_ref()).await;
             self.notify(&cancel_notices(session, cancelled)).await;
             // A parent that waits for one of them.
             for wake in cancelled.ended.iter().filter_map(|ended| ended.wakes) {
@@ -91,6 +99,24 @@ impl Announcer {
         published.is_ok()
     }
 
+    /// Tells listeners of the events that could not be published, as soon as they can be told, until this is dropped.
+    pub(crate) async fn tell_gaps(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(GAPS).await;
+            let sessions: Vec<_> = self.lost().iter().copied().collect();
+            for session in sessions {
+                // Whoever publishes meanwhile tells of it.
+                if !self.lost().contains(&session) {
+                    continue;
+                }
+                if self.bus.publish(session, None, Numbering::Restart, &[]).await.is_err() {
+                    break;
+                }
+                self.lost().remove(&session);
+            }
+        }
+    }
+
     fn lost(&self) -> std::sync::MutexGuard<'_, HashSet<SessionId>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,19 +135,6 @@ impl Announcer {
 
 fn event(session: SessionId, scope: Scope, kind: &EventKind) -> NewEvent {
     NewEvent::new(session, now_ms(), scope, kind)
-}
-
-/// The events of jobs that were answered without any turn. What a turn had taken, its worker tells.
-fn cancel_events(session: SessionId, cancelled: &Cancelled) -> Vec<NewEvent> {
-    let mut events = Vec::with_capacity(cancelled.ended.len() * 2);
-    for Ended { job, kind, outcome, .. } in &cancelled.ended {
-        let scope = Scope { job: Some(*job), ..Scope::default() };
-        events.push(event(session, scope, &EventKind::JobCancelled { kind: *kind }));
-        if let Outcome::Answered(result) = outcome {
-            events.push(event(session, scope, &EventKind::ChatResponse(result.clone())));
-        }
-    }
-    events
 }
 
 fn cancel_notices(session: SessionId, cancelled: &Cancelled) -> Vec<Notice> {

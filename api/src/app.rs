@@ -46,7 +46,7 @@ pub struct App {
     pub(crate) bus: Bus,
     pub(crate) queue: Queue,
     pub(crate) agents: Directory,
-    pub(crate) announcer: Announcer,
+    pub(crate) announcer: Arc<Announcer>,
     pub(crate) waiter: Waiter,
     pub(crate) settings: Settings,
     pub(crate) limits: Limits,
@@ -73,9 +73,19 @@ impl App {
                 () = hard.cancelled() => {}
             }
         });
+        let announcer = Arc::new(Announcer::new(store.clone(), bus.clone(), queue.clone()));
+        let (gaps, hard, alive_too) =
+            (announcer.clone().tell_gaps(), lifecycle.hard().clone(), alive.clone());
+        lifecycle.spawn(async move {
+            tokio::select! {
+                () = gaps => {}
+                () = hard.cancelled() => {}
+                () = alive_too.cancelled() => {}
+            }
+        });
         Self {
             agents: Directory::new(agents, limits.worker_gap.0, queue.is_shared()),
-            announcer: Announcer::new(bus.clone(), queue.clone()),
+            announcer,
             waiter,
             store,
             bus,

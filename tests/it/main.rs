@@ -2,6 +2,8 @@
 //! from the context it is sent. One binary, modules by promise.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says where")]
 
+#[path = "../../shared/tests/support/proxy.rs"]
+mod proxy;
 #[path = "../../engines/tests/it/script.rs"]
 #[expect(dead_code, reason = "shared with the engine's tests, which use more of it")]
 mod script;
@@ -62,5 +64,6 @@ mod takeover;
 mod terminal;
 mod tools;
 mod turn_clock;
+mod unpublished;
 mod usage;
 mod workspace;

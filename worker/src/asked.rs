@@ -16,7 +16,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, timeout_at};
 
 use crate::outbox::Standing;
-use crate::session::persist;
+use crate::session::{persist, persist_once};
 use crate::turn::Turn;
 use crate::workspace::workspace;
 use crate::{Runnable, events, translate};
@@ -108,7 +108,11 @@ async fn ask(turn: Turn<'_>, kind: InteractionKind, payload: Value) -> Result<In
     let patience = worker.limits.interaction_timeout;
     let new = NewInteraction { turn: mail.turn, kind, payload, open_ms: patience.millis() };
     let mut notices = worker.bus.notices();
-    let mut asked = persist(run, || store.ask(lease, new.clone())).await?;
+    let mut asked = persist_once(worker, run, None, |store| {
+        let new = new.clone();
+        async move { store.ask(lease, new).await }
+    })
+    .await?;
     let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
     if asked.state == InteractionState::Open {
         let requested = EventKind::InteractionRequested { interaction: Box::new(asked.clone().into()) };
@@ -140,8 +144,9 @@ async fn read(turn: Turn<'_>, session: SessionId, id: InteractionId) -> Result<I
 /// The engine does not want the answer any more. A turn that `goes_on` needs its slot again.
 pub(crate) async fn withdraw(turn: Turn<'_>, goes_on: bool) -> Result<Option<(String, Answer)>, StoreError> {
     let Turn { worker, run, outbox, mail, .. } = turn;
-    let (store, lease) = (&worker.store, &run.lease);
-    let withdrawn = persist(run, || store.withdraw(lease)).await?;
+    let lease = &run.lease;
+    let withdrawn =
+        persist_once(worker, run, None, |store| async move { store.withdraw(lease).await }).await?;
     let scope = Scope { turn: Some(mail.turn), attempt: Some(mail.attempt), ..Scope::default() };
     for kind in events::closed(&withdrawn, InteractionState::Cancelled) {
         outbox.push(Standing::Fact, scope, kind);

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use roundhouse_engines::contract::{EngineEvent, EngineSession};
-use roundhouse_shared::bus::Numbering;
-use roundhouse_shared::clock::now_ms;
-use roundhouse_shared::domain::{EventKind, Lease, LeaseToken, NewEvent, Scope};
+use roundhouse_shared::domain::{Lease, LeaseToken};
+use roundhouse_shared::leftovers;
 use roundhouse_shared::problem::chain;
-use roundhouse_shared::store::{StoreError, WrittenMessage};
+use roundhouse_shared::store::{Step, StoreError, WrittenMessage};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -87,8 +86,9 @@ async fn listen(
 
 /// Stores a message that nobody asked for. Whether it could be: with work waiting or under way it is for that to tell.
 async fn tell(worker: &Worker, lease: &Lease, written: &WrittenMessage, stop: &CancellationToken) -> bool {
+    let store = worker.store.once(Step::generate());
     let stored = loop {
-        match worker.store.autonomous_between(lease, written).await {
+        match store.autonomous_between(lease, written).await {
             Err(error) if error.is_outage() => tokio::select! {
                 () = stop.cancelled() => return false,
                 () = tokio::time::sleep(RETRY) => {}
@@ -97,18 +97,13 @@ async fn tell(worker: &Worker, lease: &Lease, written: &WrittenMessage, stop: &C
         }
     };
     let stored = match stored {
-        Ok(stored) => stored,
+        Ok((_, stored)) => stored,
         Err(StoreError::LeaseLost) => return false,
         Err(error) => {
             tracing::error!(session.id = %lease.session, error = chain(&error), "a message could not be stored");
             return false;
         }
     };
-    let scope = Scope { turn: stored.turn, message: Some(stored.id), ..Scope::default() };
-    let kind = EventKind::MessageCompleted { message: Box::new(stored.into()) };
-    let event = NewEvent::new(lease.session, now_ms(), scope, &kind);
-    if let Err(error) = worker.bus.publish(lease.session, None, Numbering::Continue, &[event]).await {
-        tracing::debug!(error = chain(&error), "a message that nobody asked for was not published");
-    }
+    leftovers::publish(&worker.store, &worker.bus, stored.as_ref()).await;
     true
 }

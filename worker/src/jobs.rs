@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use apalis::prelude::*;
 use apalis_core::worker::ext::parallelize::ParallelizeExt;
@@ -11,7 +12,7 @@ use roundhouse_shared::bus::Notice;
 use roundhouse_shared::domain::{Lane, SessionId, SessionStatus};
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::{Delivery, Slot, Slots};
-use roundhouse_shared::store::{Begin, Needs, StoreError};
+use roundhouse_shared::store::{Begin, Needs, Step, StoreError};
 
 use crate::{Worker, maintenance};
 
@@ -19,6 +20,11 @@ use crate::{Worker, maintenance};
 const POKES: usize = 64;
 /// Cuts and forks at once.
 const MAINTENANCE: usize = 4;
+
+/// How often a session is tried to be begun while the store is away. Then the ring is lost, and the sweeper rings again.
+const TRIES: u32 = 10;
+/// How long to wait between two tries.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// Takes rings until the process stops, and returns when all that was started has ended.
 pub(crate) async fn run(worker: &Arc<Worker>) {
@@ -77,12 +83,11 @@ async fn take(worker: &Arc<Worker>, session: SessionId, slot: &Slot) -> Result<(
         Needs::Engine(engine) => worker.engine_kinds().any(|kind| kind == engine),
     };
     let mut me = worker.identity.now();
+    // A repeated try finds the lease that the one before it was granted, where only its reply was lost.
+    let (store, mut tries) = (worker.store.once(Step::generate()), 0);
     let begun = loop {
-        let begun = if me.is_good() {
-            worker.store.begin(session, me.id, has).await
-        } else {
-            Err(StoreError::LeaseLost)
-        };
+        let begun =
+            if me.is_good() { store.begin(session, me.id, has).await } else { Err(StoreError::LeaseLost) };
         match begun {
             // Declared dead: this process goes on as another, and so does the ring.
             Err(StoreError::LeaseLost) => {
@@ -90,6 +95,10 @@ async fn take(worker: &Arc<Worker>, session: SessionId, slot: &Slot) -> Result<(
                     return Err(StoreError::LeaseLost);
                 };
                 me = next;
+            }
+            Err(error) if error.is_outage() && tries < TRIES => {
+                tries += 1;
+                tokio::time::sleep(RETRY).await;
             }
             begun => break begun,
         }

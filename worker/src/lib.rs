@@ -20,6 +20,7 @@ mod maintenance;
 mod opening;
 mod outbox;
 mod progress;
+mod published;
 mod reaper;
 mod registry;
 mod session;
@@ -40,6 +41,7 @@ use std::time::Instant;
 use roundhouse_engines::contract::Engine;
 use roundhouse_shared::bus::Bus;
 use roundhouse_shared::domain::{Agent, AgentStatus, EngineKind, Worker as WorkerRow, WorkerId};
+use roundhouse_shared::leftovers;
 use roundhouse_shared::lifecycle::Lifecycle;
 use roundhouse_shared::queue::Queue;
 use roundhouse_shared::store::{Store, StoreError};
@@ -119,6 +121,7 @@ pub(crate) struct Worker {
     registry: Arc<Registry>,
     warm: Warm,
     announced: Announced,
+    published: published::Published,
     lifecycle: Lifecycle,
 }
 
@@ -177,6 +180,7 @@ pub async fn register(parts: Parts) -> Result<Ready, StoreError> {
         host: parts.host,
         warm: Warm::default(),
         announced: Announced::default(),
+        published: published::Published::default(),
         lifecycle: parts.lifecycle,
     });
     Ok(Ready { worker, heart: parts.heart, row })
@@ -216,6 +220,8 @@ impl Ready {
         until_stop(Box::pin(sweeper::run(worker.clone())));
         until_stop(Box::pin(warm::run(worker.clone())));
         until_stop(Box::pin(collector::run(worker.clone())));
+        until_stop(Box::pin(published::run(worker.clone())));
+        until_stop(Box::pin(leftovers::run(worker.store.clone(), worker.bus.clone(), stop.clone())));
         until_stop(Box::pin(roundhouse_engines::process::reap_strays()));
         let listener = worker.lifecycle.spawn(listener::run(worker.clone()));
         let stopping = worker.lifecycle.spawn({
@@ -229,6 +235,7 @@ impl Ready {
         });
         jobs::run(&worker).await;
         worker.warm.end_all(&worker).await;
+        published::forget(&worker).await;
         // The leases are all gone now; whatever still runs of this worker may go.
         listener.abort();
         heartbeat.stop().await;

@@ -18,7 +18,7 @@ use crate::incarnation::Incarnation;
 use crate::opening::end_owned;
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
-use crate::session::{hand_back, persist};
+use crate::session::{hand_back, persist, persist_once};
 use crate::workspace::workspace;
 use crate::{Worker, events};
 
@@ -30,7 +30,7 @@ const GRACE_MS: i64 = 10 * 60_000;
 /// Carries out a fork, trim or reset under a lease that `me` has. The lease is gone in the end.
 pub(crate) async fn run(worker: &Arc<Worker>, me: &Arc<Incarnation>, lease: Lease, work: Work) {
     let entry = worker.registry.enter(lease, me);
-    let outbox = Outbox::open(worker, entry.run.clone());
+    let outbox = Outbox::open(worker, entry.run.clone(), work.left_over);
     match carry_out(worker, &entry.run, &outbox, &work).await {
         Ok(()) => {}
         Err(StoreError::LeaseLost) => {
@@ -49,11 +49,15 @@ async fn carry_out(worker: &Arc<Worker>, run: &Run, outbox: &Outbox, work: &Work
     let end = tokio::select! {
         biased;
         () = run.lost.cancelled() => return Err(StoreError::LeaseLost),
-        () = worker.lifecycle.hard().cancelled() => return hand_back(worker, run).await,
+        () = worker.lifecycle.hard().cancelled() => return hand_back(worker, run, outbox).await,
         end = prepare(worker, run, work) => end?,
     };
-    let worked = persist(run, || worker.store.finish_work(&run.lease, work.job, &end)).await?;
-    events::worked(worker, run.lease.session, outbox, &work.cut, worked).await;
+    let worked = persist_once(worker, run, Some(outbox), |store| {
+        let end = &end;
+        async move { store.finish_work(&run.lease, work.job, end).await }
+    })
+    .await?;
+    events::worked(worker, run.lease.session, outbox, worked).await;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::claims::Claims;
 use crate::opening::Opened;
 use crate::outbox::{Outbox, Standing};
 use crate::registry::Run;
-use crate::session::persist;
+use crate::session::{persist, persist_once};
 use crate::turn::Turn;
 use crate::{Worker, translate};
 
@@ -141,10 +141,14 @@ impl<'a> Progress<'a> {
             EngineEvent::Delivered(ids) => self.delivered(&ids).await?,
             EngineEvent::Autonomous(message) => {
                 let written = translate::written(message, self.native.as_deref());
-                let (store, run) = (&self.worker.store, self.run);
+                let run = self.run;
                 // A turn that was cut off has been under way before.
                 let ahead = !self.mail.continued && !self.claims.any_delivered();
-                let message = persist(run, || store.autonomous(&run.lease, &written, ahead)).await?;
+                let message = persist_once(self.worker, run, None, |store| {
+                    let written = &written;
+                    async move { store.autonomous(&run.lease, written, ahead).await }
+                })
+                .await?;
                 let scope = Scope { turn: message.turn, message: Some(message.id), ..Scope::default() };
                 let message = Box::new(message.into());
                 self.outbox.push(Standing::Fact, scope, EventKind::MessageCompleted { message });
@@ -188,8 +192,12 @@ impl<'a> Progress<'a> {
     }
 
     async fn store(&mut self, written: Vec<WrittenMessage>) -> Result<(), StoreError> {
-        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        let stored = persist(run, || store.append(&run.lease, turn, &written)).await?;
+        let (run, turn) = (self.run, self.mail.turn);
+        let stored = persist_once(self.worker, run, None, |store| {
+            let written = &written;
+            async move { store.append(&run.lease, turn, written).await }
+        })
+        .await?;
         for message in stored {
             if message.role == Role::Assistant {
                 self.counted.add(message.usage.unwrap_or_default());
@@ -207,8 +215,11 @@ impl<'a> Progress<'a> {
 
     /// Between two steps: what was sent meanwhile goes to the model with the next one.
     async fn boundary(&mut self, engine: &mut dyn EngineSession) -> Result<(), StoreError> {
-        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
-        let drained = persist(run, || store.drain_more(&run.lease, turn, Meanwhile::Boundary)).await?;
+        let (run, turn) = (self.run, self.mail.turn);
+        let drained = persist_once(self.worker, run, None, |store| async move {
+            store.drain_more(&run.lease, turn, Meanwhile::Boundary).await
+        })
+        .await?;
         for Together { jobs, consumed_seq } in &drained {
             self.places.push(*consumed_seq);
             self.claims.add(jobs);
@@ -221,9 +232,12 @@ impl<'a> Progress<'a> {
     /// Hands on what was sent meanwhile to an engine that decides itself when the model has it. What waits there at the
     /// turn's end is the next turn, and no more than can be.
     pub(crate) async fn inject(&mut self, engine: &mut dyn EngineSession) -> Result<(), StoreError> {
-        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+        let (run, turn) = (self.run, self.mail.turn);
         let to = Meanwhile::AnyTime { room: MOST_MERGED.saturating_sub(self.claims.waiting()) };
-        let drained = persist(run, || store.drain_more(&run.lease, turn, to)).await?;
+        let drained = persist_once(self.worker, run, None, |store| async move {
+            store.drain_more(&run.lease, turn, to).await
+        })
+        .await?;
         for Together { jobs, .. } in &drained {
             self.claims.add(jobs);
             for job in jobs {
@@ -272,7 +286,10 @@ impl<'a> Progress<'a> {
         // Otherwise the engine keeps the summary itself.
         if let Some(&up_to) = replaced.checked_sub(1).and_then(|last| self.places.get(last)) {
             let usage = translate::usage(usage);
-            persist(run, || store.compact(&run.lease, turn, summary, up_to, usage)).await?;
+            persist_once(self.worker, run, None, |store| async move {
+                store.compact(&run.lease, turn, summary, up_to, usage).await
+            })
+            .await?;
             // A call that summarises is no iteration.
             self.counted.usage.add(usage);
             self.places.splice(..replaced, [up_to]);
@@ -294,9 +311,15 @@ impl<'a> Progress<'a> {
 
     /// A model call was for nothing. It is counted at once: the turn may fail, or go on elsewhere.
     async fn spent(&mut self, usage: EngineUsage) -> Result<(), StoreError> {
-        let (store, run, turn) = (&self.worker.store, self.run, self.mail.turn);
+        let (run, turn) = (self.run, self.mail.turn);
         let usage = translate::usage(usage);
-        persist(run, || store.spend(&run.lease, turn, usage)).await?;
+        persist_once(
+            self.worker,
+            run,
+            None,
+            |store| async move { store.spend(&run.lease, turn, usage).await },
+        )
+        .await?;
         self.counted.usage.add(usage);
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) struct Run {
     pub(crate) mail: Notify,
     /// The turn that somebody asked to cancel.
     pub(crate) cancel: watch::Sender<Option<TurnId>>,
+    /// Held while a step of the run is done in the store: one is begun after another.
+    pub(crate) steps: tokio::sync::Mutex<()>,
     incarnation: Arc<Incarnation>,
 }
 
@@ -29,6 +31,7 @@ impl Run {
             lost: incarnation.token(),
             mail: Notify::new(),
             cancel: watch::Sender::new(None),
+            steps: tokio::sync::Mutex::default(),
             incarnation: incarnation.clone(),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use roundhouse_shared::domain::Lease;
 use roundhouse_shared::problem::chain;
 use roundhouse_shared::queue::Slot;
-use roundhouse_shared::store::{Mail, Next, StoreError, TurnOutcome};
+use roundhouse_shared::store::{Mail, Next, Step, Store, StoreError, TurnOutcome};
 
 use crate::incarnation::Incarnation;
 use crate::outbox::Outbox;
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// Runs a session under a lease that `me` has, until it has no mail, the lease is lost or the process stops.
 pub(crate) async fn run(worker: &Arc<Worker>, slot: &Slot, me: &Arc<Incarnation>, lease: Lease, mail: Mail) {
     let entry = worker.registry.enter(lease, me);
-    let outbox = Outbox::open(worker, entry.run.clone());
+    let outbox = Outbox::open(worker, entry.run.clone(), mail.left_over);
     match turns(worker, &entry.run, &outbox, slot, mail).await {
         Ok(()) => {}
         Err(StoreError::LeaseLost) => {
@@ -50,9 +50,14 @@ async fn turns(
         {
             Driven::Ended(end) => end,
             Driven::Lost => return Err(StoreError::LeaseLost),
-            Driven::Stopped => return hand_back(worker, run).await,
+            Driven::Stopped => return hand_back(worker, run, outbox).await,
         };
-        let done = match persist(run, || worker.store.finish(lease, end.clone())).await {
+        let done = match persist_once(worker, run, Some(outbox), |store| {
+            let end = end.clone();
+            async move { store.finish(lease, end).await }
+        })
+        .await
+        {
             Ok(done) => done,
             Err(error) => {
                 worker.warm.end(worker, lease.session).await;
@@ -63,14 +68,16 @@ async fn turns(
         // A cancel that was granted in the last moment: the engine knows nothing of it.
         let cancelled_late =
             matches!(done.outcome, TurnOutcome::Cancelled) && !matches!(end.outcome, TurnOutcome::Cancelled);
-        events::finished(worker, lease.session, outbox, &mail, done).await;
+        events::finished(worker, lease.session, outbox, done).await;
         let stops = worker.lifecycle.soft().is_cancelled();
         let following = match next {
             Next::Idle => None,
             // A turn that was ended while it waited has left its slot to others.
             Next::Turn if stops || !has_slot(worker, run, slot).await => None,
             // A cancel may have taken the mail since: then the lease is given back as it is.
-            Next::Turn => persist(run, || worker.store.drain(lease)).await?,
+            Next::Turn => {
+                persist_once(worker, run, None, |store| async move { store.drain(lease).await }).await?
+            }
         };
         // What the engine has taken already it must not do, unless that is the turn that follows.
         let jobs: HashSet<_> = following.iter().flat_map(|mail| &mail.jobs).map(|next| next.job).collect();
@@ -79,7 +86,7 @@ async fn turns(
         }
         mail = match (following, next) {
             (Some(mail), _) => mail,
-            (None, Next::Turn) => return hand_back(worker, run).await,
+            (None, Next::Turn) => return hand_back(worker, run, outbox).await,
             (None, Next::Idle) => return Ok(()),
         };
     }
@@ -95,13 +102,32 @@ async fn has_slot(worker: &Worker, run: &Run, slot: &Slot) -> bool {
     }
 }
 
-pub(crate) async fn hand_back(worker: &Worker, run: &Run) -> Result<(), StoreError> {
-    let handed_back = persist(run, || worker.store.hand_back(&run.lease)).await?;
-    events::taken_back(worker, handed_back).await;
+pub(crate) async fn hand_back(worker: &Worker, run: &Run, outbox: &Outbox) -> Result<(), StoreError> {
+    let handed_back =
+        persist_once(worker, run, Some(outbox), |store| async move { store.hand_back(&run.lease).await })
+            .await?;
+    events::taken_back(worker, Some(outbox), handed_back).await;
     Ok(())
 }
 
-/// Does something in the store under a lease, again and again while the store is away and the lease is ours.
+/// Does something in the store that must not be done twice, again and again while the store is away: every try has the same
+/// step, and one step is begun after another. What it leaves to be published stands next in the `outbox`.
+pub(crate) async fn persist_once<T, F>(
+    worker: &Worker,
+    run: &Run,
+    outbox: Option<&Outbox>,
+    mut act: impl FnMut(Store) -> F,
+) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let _one = run.steps.lock().await;
+    let step = Step::generate();
+    let step = outbox.map_or(step, |outbox| step.with_entry(outbox.next_entry()));
+    persist(run, || act(worker.store.once(step))).await
+}
+
+/// Does something in the store under a lease that may be done twice, again and again while the store is away and the lease is ours.
 pub(crate) async fn persist<T, F>(run: &Run, mut act: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,

@@ -247,6 +247,7 @@ impl Locked {
             lease_token: crate::domain::LeaseToken(0),
             active_turn: None,
             cancel_turn: None,
+            last_step: None,
             now_ms,
         }
     }

@@ -2,10 +2,12 @@
 
 use super::db::{Tx, values};
 use super::finish::{Ended, end_job, unanswered};
+use super::outbox::Closing;
 use super::progress::{CallEnd, close_open_calls, count_messages};
+use super::step::Noted;
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{ChatResult, JobId, JobKind, JobState, Lane, SessionId, TurnId, Usage};
+use crate::domain::{ChatResult, JobId, JobKind, JobState, Lane, SessionId, Stored, TurnId, Usage};
 
 /// What a cancel did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -14,6 +16,8 @@ pub struct Cancelled {
     pub turn: Option<TurnId>,
     /// Jobs that were answered without any turn.
     pub ended: Vec<Ended>,
+    /// What is to be published of them.
+    pub stored: Option<Stored>,
 }
 
 impl Cancelled {
@@ -78,6 +82,7 @@ impl Store {
             }
             _ => {}
         }
+        leave(&mut tx, &row, &mut cancelled).await?;
         tx.commit().await?;
         Ok((row.id, cancelled))
     }
@@ -115,7 +120,16 @@ pub(super) async fn cancel_in(tx: &mut Tx, row: &mut Locked, reach: Reach) -> Re
         head = false;
     }
     flag(tx, row, cancelled.turn).await?;
+    leave(tx, row, &mut cancelled).await?;
     Ok(cancelled)
+}
+
+/// Stores what is to be published of the jobs that were answered here. What a turn has taken, its run tells.
+async fn leave(tx: &mut Tx, row: &Locked, cancelled: &mut Cancelled) -> Result<(), StoreError> {
+    let mut closing = Closing::of(row);
+    closing.answered(&cancelled.ended, None);
+    cancelled.stored = closing.leave(tx, None).await?;
+    Ok(())
 }
 
 async fn flag(tx: &mut Tx, row: &Locked, turn: Option<TurnId>) -> Result<(), StoreError> {
@@ -171,7 +185,7 @@ async fn end_unclaimed(
                    WHERE session_id = $2 AND turn_id = $1 AND state IN ('pending', 'claimed'))";
         if tx.run(sql, values![turn.0, row.id.0, row.now_ms]).await? == 1 {
             let closed = close_open_calls(tx, row, turn, CallEnd::Interrupted).await?;
-            count_messages(tx, row, closed.len()).await?;
+            count_messages(tx, row, closed.len(), &Noted::NOTHING).await?;
         }
     }
     // It stays in the list, marked. A model has seen it only where a turn had taken it and was cut off.

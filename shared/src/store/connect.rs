@@ -73,7 +73,7 @@ impl Store {
                 crate::secret::masked_url(url)
             )));
         };
-        Ok(Self { db: Db { pools, clock: settings.clock.clone() } })
+        Ok(Self { db: Db { pools, clock: settings.clock.clone() }, step: None })
     }
 
     /// Brings the schema up to date. Processes that start together do it one after another.

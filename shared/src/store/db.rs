@@ -54,13 +54,15 @@ pub(super) struct Dialect {
     pub(super) rung_by_ids: &'static str,
     /// Gives messages the native session `$1` and the anchors that a JSON array of `{id, metadata}` has for them.
     pub(super) set_anchors: &'static str,
+    /// Deletes the rows of the outbox whose ids a JSON array names.
+    pub(super) forget_published: &'static str,
 }
 
 macro_rules! lock_session {
     ($clock:literal, $suffix:literal) => {
         concat!(
             "SELECT id, agent, engine, model, cwd, native_session_id, native_host, last_seq, last_message_id, ",
-            "lease_worker, lease_token, active_turn_id, cancel_turn_id, ",
+            "lease_worker, lease_token, active_turn_id, cancel_turn_id, last_step, ",
             $clock,
             " AS now_ms FROM sessions WHERE id = $1",
             $suffix
@@ -103,6 +105,7 @@ const SQLITE: Dialect = Dialect {
     rung_by_ids: rung_by_ids!("SELECT unhex(value, '-') FROM json_each($1)"),
     set_anchors: "UPDATE messages SET native_session_id = $1, engine_metadata = moved.value ->> 'metadata' \
                   FROM json_each($2) AS moved WHERE messages.id = moved.value ->> 'id'",
+    forget_published: "DELETE FROM outbox WHERE id IN (SELECT value FROM json_each($1))",
 };
 
 const POSTGRES: Dialect = Dialect {
@@ -121,6 +124,8 @@ const POSTGRES: Dialect = Dialect {
     rung_by_ids: rung_by_ids!("SELECT value::uuid FROM json_array_elements_text($1::json)"),
     set_anchors: "UPDATE messages SET native_session_id = $1, engine_metadata = moved.metadata \
                   FROM json_to_recordset($2::json) AS moved(id bigint, metadata text) WHERE messages.id = moved.id",
+    forget_published: "DELETE FROM outbox \
+                       WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))",
 };
 
 /// A bound value. `None` is SQL `NULL` of that type.

@@ -1,9 +1,11 @@
 //! *drain*: a run takes mail out of the session's box. Taking the lease is draining for the first time.
 
+use super::again::{MailReceipt, mail_again};
 use super::db::{Row, Tx, values};
 use super::maintenance::{Work, begin_work};
 use super::progress::Meanwhile;
 use super::rows::json;
+use super::step::Stepped;
 use super::tx::{SessionTx, lives};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
@@ -62,6 +64,8 @@ pub struct Mail {
     pub native_session: Option<String>,
     /// The session's working directory; empty for the worker's choice.
     pub cwd: String,
+    /// The newest of what was stored before to be published of the session, and was there when this began.
+    pub left_over: Option<i64>,
 }
 
 /// A message that is sent along with those of a turn.
@@ -111,7 +115,14 @@ impl Store {
         worker: WorkerId,
         has: &(impl Fn(Needs<'_>) -> bool + Sync),
     ) -> Result<Begin, StoreError> {
-        let mut held = self.lock(session).await?;
+        let mut held = match self.done(self.lock(session).await?).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) if held.row.lease_worker == Some(worker) => {
+                let lease = Lease { session, worker, token: held.row.lease_token };
+                return Ok(Begin::Started(lease, mail_again(&mut held, receipt.read()?).await?));
+            }
+            Stepped::Done(held, _) => held,
+        };
         // A dead worker's lease is the reaper's to end: it also gives the dead run's claims back.
         if let Some(holder) = held.row.lease_worker {
             return Ok(Begin::Held(holder));
@@ -129,6 +140,7 @@ impl Store {
         let Some(mail) = claim_turn(&mut held, &lease).await? else {
             return Ok(begin_work(held, lease, has).await?.unwrap_or(Begin::NoMail));
         };
+        self.note(&mut held.tx, &held.row, &MailReceipt::of(&mail)).await?;
         held.tx.commit().await?;
         Ok(Begin::Started(lease, mail))
     }
@@ -136,14 +148,19 @@ impl Store {
     /// Takes the next turn's mail under a lease that is held. `None`: there is none.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`], also where a turn runs: a run that repeats itself, because it does not know that its
-    /// commit went through, must not leave that turn's mail behind.
+    /// [`StoreError::LeaseLost`], also where a turn runs that this step has not begun.
     pub async fn drain(&self, lease: &Lease) -> Result<Option<Mail>, StoreError> {
-        let mut held = self.lock_leased(lease).await?;
+        let mut held = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                return mail_again(&mut held, receipt.read()?).await.map(Some);
+            }
+        };
         if held.row.active_turn.is_some() {
             return Err(StoreError::LeaseLost);
         }
         let Some(mail) = claim_turn(&mut held, lease).await? else { return Ok(None) };
+        self.note(&mut held.tx, &held.row, &MailReceipt::of(&mail)).await?;
         held.tx.commit().await?;
         Ok(Some(mail))
     }
@@ -192,10 +209,11 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
     let unsent = unsent(held).await?;
     let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, active_turn_id = $4, \
                cancel_turn_id = NULL, enqueued_ms = 0, refused = FALSE, last_seq = $5, connected_ms = $6, updated_ms = $6 \
-               WHERE id = $1 RETURNING cwd";
+               WHERE id = $1 \
+               RETURNING cwd, (SELECT max(o.id) FROM outbox o WHERE o.session_id = sessions.id) AS left_over";
     let values =
         values![lease.session.0, lease.worker.0, lease.token.0, turn.0, held.row.last_seq, held.row.now_ms,];
-    let cwd = held.tx.one(sql, values).await?.get("cwd")?;
+    let updated = held.tx.one(sql, values).await?;
     Ok(Some(Mail {
         turn,
         attempt,
@@ -208,12 +226,13 @@ async fn claim_turn(held: &mut SessionTx, lease: &Lease) -> Result<Option<Mail>,
         unsent,
         model,
         native_session: held.row.native_session.clone(),
-        cwd,
+        cwd: updated.get("cwd")?,
+        left_over: updated.get("left_over")?,
     }))
 }
 
 /// The messages of a held session that are to go in front of the next one.
-async fn unsent(held: &mut SessionTx) -> Result<Vec<Unsent>, StoreError> {
+pub(super) async fn unsent(held: &mut SessionTx) -> Result<Vec<Unsent>, StoreError> {
     if held.row.engine.anchor_key().is_none() {
         return Ok(Vec::new());
     }
@@ -300,7 +319,7 @@ pub(super) async fn pending_jobs(
         .collect()
 }
 
-fn pending(row: &Row) -> Result<Pending, StoreError> {
+pub(super) fn pending(row: &Row) -> Result<Pending, StoreError> {
     let job = JobId(row.get("id")?);
     Ok(Pending {
         claimed: Claimed {

@@ -1,15 +1,18 @@
 //! *finish*: a turn's end is written, everything it claimed is answered, and the lease goes or stays.
 
+use super::again::{FinishReceipt, finished_again};
 use super::children::wake_parent;
-use super::db::{Tx, values};
+use super::db::{Row, Tx, values};
 use super::delivery::{give_back, never_shown};
 use super::interactions::close_interactions;
+use super::outbox::Closing;
 use super::progress::{CallEnd, close_open_calls, store_messages};
+use super::step::{Noted, Stepped};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
 use crate::domain::{
     Anchor, CANCELLED_TEXT, ChatResult, ContextSource, InteractionId, InteractionState, JobId, JobKind,
-    Lease, Message, MessageId, Role, SessionJob, TokenUsage, Truncated, TurnId, Usage,
+    Lease, Message, MessageId, Role, Scope, SessionJob, Stored, TokenUsage, Truncated, TurnId, Usage,
 };
 use crate::problem::Problem;
 
@@ -111,6 +114,8 @@ pub struct Finished {
     pub usage: Usage,
     /// What became of the turn in the end: a cancel that was granted wins over an answer that came later.
     pub outcome: TurnOutcome,
+    /// What is to be published of all that; gone where somebody has.
+    pub stored: Option<Stored>,
 }
 
 /// What a run does after a turn.
@@ -140,14 +145,16 @@ impl Store {
     /// mail. A free session with unanswered mail cannot come of it.
     ///
     /// # Errors
-    /// [`StoreError::LeaseLost`]: nothing was written. So too where this turn does not run: a run that repeats itself,
-    /// because it does not know that its commit went through, must not count the turn twice.
+    /// [`StoreError::LeaseLost`]: nothing was written. So too where this turn does not run, unless this step has ended it.
     pub async fn finish(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
         self.transact(|| self.finish_once(lease, end.clone())).await
     }
 
     async fn finish_once(&self, lease: &Lease, end: TurnEnd) -> Result<Finished, StoreError> {
-        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        let SessionTx { mut tx, mut row } = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(held, receipt) => return finished_again(held, end, receipt.read()?).await,
+        };
         if row.active_turn != Some(end.turn) {
             return Err(StoreError::LeaseLost);
         }
@@ -171,25 +178,42 @@ impl Store {
 
         let sql = "SELECT seq FROM jobs WHERE session_id = $1 AND state = 'pending' LIMIT 1";
         let more = tx.first(sql, values![row.id.0]).await?.is_some();
-        update_session(&mut tx, &row, &end, &outcome, i64::try_from(messages.len()).unwrap_or_default())
-            .await?;
-        if !more {
-            let sql = "UPDATE sessions SET lease_worker = NULL WHERE id = $1";
-            tx.run(sql, values![row.id.0]).await?;
-        }
-        tx.commit().await?;
         let next = if more { Next::Turn } else { Next::Idle };
-        let Totals { iterations, usage, .. } = totals;
-        Ok(Finished { next, ended, messages, withdrawn, iterations, usage, outcome })
+        let Totals { iterations, usage, attempt, .. } = totals;
+        let mut done =
+            Finished { next, ended, messages, withdrawn, iterations, usage, outcome, stored: None };
+        let turn = Scope { turn: Some(end.turn), attempt: Some(attempt), ..Scope::default() };
+        let mut closing = Closing::of(&row);
+        closing.finished(turn, &done);
+        done.stored = closing.leave(&mut tx, self.step).await?;
+        let noted = self.noted(&FinishReceipt::of(&done));
+        update_session(&mut tx, &row, &end, &done, &noted).await?;
+        tx.commit().await?;
+        Ok(done)
     }
 }
 
 /// What a turn came to with all its attempts.
 #[derive(Debug, Clone, Copy)]
-struct Totals {
+pub(super) struct Totals {
     started_ms: i64,
-    iterations: i64,
-    usage: Usage,
+    attempt: i64,
+    pub(super) iterations: i64,
+    pub(super) usage: Usage,
+}
+
+pub(super) fn totals(row: &Row) -> Result<Totals, StoreError> {
+    Ok(Totals {
+        started_ms: row.get("started_ms")?,
+        attempt: row.get("attempt")?,
+        iterations: row.get("iterations")?,
+        usage: Usage {
+            input_tokens: row.get("input_tokens")?,
+            output_tokens: row.get("output_tokens")?,
+            cache_tokens: row.get("cache_tokens")?,
+            cost_nanos: row.get("cost_nanos")?,
+        },
+    })
 }
 
 /// Writes the ledger's row.
@@ -208,7 +232,7 @@ async fn close_turn(
     let sql = "UPDATE turns SET state = $2, iterations = iterations + $3, input_tokens = input_tokens + $4, \
                output_tokens = output_tokens + $5, cache_tokens = cache_tokens + $6, \
                cost_nanos = coalesce(cost_nanos + $7, cost_nanos, $7), message_id = $8, problem = $9, ended_ms = $10 \
-               WHERE id = $1 RETURNING started_ms, iterations, input_tokens, output_tokens, cache_tokens, cost_nanos";
+               WHERE id = $1 RETURNING started_ms, attempt, iterations, input_tokens, output_tokens, cache_tokens, cost_nanos";
     let values = values![
         end.turn.0,
         state,
@@ -221,17 +245,7 @@ async fn close_turn(
         problem.map(to_json),
         now_ms,
     ];
-    let row = tx.one(sql, values).await?;
-    Ok(Totals {
-        started_ms: row.get("started_ms")?,
-        iterations: row.get("iterations")?,
-        usage: Usage {
-            input_tokens: row.get("input_tokens")?,
-            output_tokens: row.get("output_tokens")?,
-            cache_tokens: row.get("cache_tokens")?,
-            cost_nanos: row.get("cost_nanos")?,
-        },
-    })
+    totals(&tx.one(sql, values).await?)
 }
 
 /// Answers every job that the turn claimed, each only where it has no answer.
@@ -328,14 +342,18 @@ async fn update_session(
     tx: &mut Tx,
     row: &Locked,
     end: &TurnEnd,
-    outcome: &TurnOutcome,
-    stored: i64,
+    done: &Finished,
+    noted: &Noted,
 ) -> Result<(), StoreError> {
-    let failed = matches!(outcome, TurnOutcome::Failed(_));
+    let failed = matches!(done.outcome, TurnOutcome::Failed(_));
+    let stored = i64::try_from(done.messages.len()).unwrap_or_default();
+    let (step, receipt) = noted.values();
     let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + $3, last_message_id = $4, \
                input_tokens = input_tokens + $5, output_tokens = output_tokens + $6, cache_tokens = cache_tokens + $7, \
                cost_nanos = coalesce(cost_nanos + $8, cost_nanos, $8), active_turn_id = NULL, \
-               cancel_turn_id = NULL, last_turn_failed = $9, updated_ms = $10 WHERE id = $1";
+               cancel_turn_id = NULL, last_turn_failed = $9, updated_ms = $10, \
+               lease_worker = CASE WHEN $11 THEN lease_worker END, last_step = coalesce($12, last_step), \
+               step_receipt = coalesce($13, step_receipt) WHERE id = $1";
     let values = values![
         row.id.0,
         row.last_seq,
@@ -347,6 +365,9 @@ async fn update_session(
         end.usage.cost_nanos,
         failed,
         row.now_ms,
+        done.next == Next::Turn,
+        step,
+        receipt,
     ];
     tx.run(sql, values).await.map(drop)
 }

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::db::{Tx, values};
 use super::rows::{INTERACTION_COLUMNS, interaction};
+use super::step::Stepped;
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError};
 use crate::domain::{
@@ -31,7 +32,14 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing is asked.
     pub async fn ask(&self, lease: &Lease, new: NewInteraction) -> Result<Interaction, StoreError> {
-        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        let SessionTx { mut tx, row } = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                let id: InteractionId = receipt.read()?;
+                let sql = concat!("SELECT ", INTERACTION_COLUMNS!(), " FROM interactions WHERE id = $1");
+                return interaction(&held.tx.one(sql, values![id.0]).await?);
+            }
+        };
         if row.active_turn != Some(new.turn) {
             return Err(StoreError::LeaseLost);
         }
@@ -45,6 +53,7 @@ impl Store {
         let payload = new.payload.to_string();
         let values = values![id.0, row.id.0, new.turn.0, new.kind.as_str(), payload, row.now_ms, expires_ms];
         tx.run(sql, values).await?;
+        self.note(&mut tx, &row, &id).await?;
         tx.commit().await?;
         Ok(Interaction {
             id,
@@ -117,10 +126,14 @@ impl Store {
     /// Closes the open questions of a run that does not want to know any more, not even an answer that came just now;
     /// returns which those were.
     pub async fn withdraw(&self, lease: &Lease) -> Result<Vec<InteractionId>, StoreError> {
-        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        let SessionTx { mut tx, row } = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(_, receipt) => return receipt.read(),
+        };
         let closed = close_interactions(&mut tx, &row, InteractionState::Cancelled).await?;
         let sql = "UPDATE interactions SET taken_ms = $2 WHERE session_id = $1 AND taken_ms IS NULL";
         tx.run(sql, values![row.id.0, row.now_ms]).await?;
+        self.note(&mut tx, &row, &closed).await?;
         tx.commit().await?;
         Ok(closed)
     }

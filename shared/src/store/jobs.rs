@@ -1,6 +1,6 @@
 //! Jobs as clients and operators read them.
 
-use super::db::values;
+use super::db::{Row, values};
 use super::rows::{JOB_COLUMNS, job};
 use super::{Store, StoreError};
 use crate::domain::{ChatResult, CutResult, Job, JobId, JobKind, JobResult, JobState, Lane, SessionId};
@@ -83,7 +83,8 @@ impl Store {
     }
 
     /// The answers of those of the given jobs that have ended, in one query for all who wait in this process.
-    /// A job that is not there any more (its session was deleted) is answered `JOB_NOT_FOUND`.
+    /// A job that is not there any more, because its session was deleted, has its answer for some minutes, and then
+    /// `JOB_NOT_FOUND`.
     pub async fn outcomes(&self, jobs: &[JobId]) -> Result<Vec<(JobId, Outcome)>, StoreError> {
         // A JSON array is the one list that both databases take as a single value.
         let list = super::finish::to_json(&jobs.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -93,23 +94,25 @@ impl Store {
         for row in self.db.all(sql, values![list]).await? {
             let id = JobId(row.get("id")?);
             known.insert(id);
-            let parsed = |column| StoreError::inconsistent("jobs", column, id);
-            if let Some(result) = row.get::<Option<String>>("result")? {
-                let outcome = match serde_json::from_str(&result).map_err(|_| parsed("result"))? {
-                    JobResult::Chat(result) => Outcome::Answered(result),
-                    JobResult::Cut(result) => Outcome::Cut(result),
-                };
-                found.push((id, outcome));
-            } else if let Some(problem) = row.get::<Option<String>>("problem")? {
-                let problem = serde_json::from_str(&problem).map_err(|_| parsed("problem"))?;
-                found.push((id, Outcome::Failed(problem)));
-            } else if row.get::<String>("state")? == JobState::Cancelled.as_str() {
-                found.push((id, Outcome::Cancelled));
-            }
+            found.extend(outcome(&row, id)?.map(|outcome| (id, outcome)));
         }
-        let gone = jobs.iter().filter(|job| !known.contains(job));
-        found.extend(gone.map(|job| (*job, Outcome::Failed(Problem::new(crate::code::Code::JobNotFound)))));
+        for job in jobs.iter().filter(|job| !known.contains(job)) {
+            let outcome = match self.last_answer(*job).await? {
+                Some(outcome) => outcome,
+                None => Outcome::Failed(Problem::new(crate::code::Code::JobNotFound)),
+            };
+            found.push((*job, outcome));
+        }
         Ok(found)
+    }
+
+    /// The answer of a job whose session was deleted a while ago.
+    async fn last_answer(&self, job: JobId) -> Result<Option<Outcome>, StoreError> {
+        let sql = "SELECT state, result, problem FROM last_answers WHERE job_id = $1";
+        match self.db.first(sql, values![job.0]).await? {
+            Some(row) => outcome(&row, job),
+            None => Ok(None),
+        }
     }
 
     /// What each queue holds.
@@ -141,6 +144,23 @@ impl Store {
         }
         Ok(stats)
     }
+}
+
+/// The answer that a row with a job's state, result and problem has.
+pub(super) fn outcome(row: &Row, job: JobId) -> Result<Option<Outcome>, StoreError> {
+    let parsed = |column| StoreError::inconsistent("jobs", column, job);
+    if let Some(result) = row.get::<Option<String>>("result")? {
+        return Ok(Some(match serde_json::from_str(&result).map_err(|_| parsed("result"))? {
+            JobResult::Chat(result) => Outcome::Answered(result),
+            JobResult::Cut(result) => Outcome::Cut(result),
+        }));
+    }
+    if let Some(problem) = row.get::<Option<String>>("problem")? {
+        let problem = serde_json::from_str(&problem).map_err(|_| parsed("problem"))?;
+        return Ok(Some(Outcome::Failed(problem)));
+    }
+    let cancelled = row.get::<String>("state")? == JobState::Cancelled.as_str();
+    Ok(cancelled.then_some(Outcome::Cancelled))
 }
 
 impl QueueStats {

@@ -1,18 +1,22 @@
 //! The end of a lease that its run does not end: its worker is dead, its run broke off, or it is given back on purpose.
 
+use serde::{Deserialize, Serialize};
+
 use super::cancel::cut_short;
 use super::children::first_with_child;
 use super::db::values;
 use super::finish::{Ended, end_job, to_json};
 use super::interactions::supersede;
 use super::maintenance::end_hopeless_work;
+use super::outbox::{self, Closing};
 use super::progress::{CallEnd, close_calls, count_messages, open_calls};
+use super::step::{EndedReceipt, Noted, Stepped, ended_again};
 use super::sweep::head;
 use super::tx::{SessionTx, lives};
 use super::{Outcome, Store, StoreError};
 use crate::code::Code;
 use crate::domain::{
-    InteractionId, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, TurnId, WorkerId,
+    InteractionId, JobId, JobKind, Lease, LeaseToken, SessionId, SessionJob, Stored, TurnId, WorkerId,
 };
 use crate::problem::Problem;
 
@@ -33,6 +37,8 @@ pub struct Reaped {
     pub next: Option<SessionJob>,
     /// The jobs that ended with it, because their tries are used up or because they were cancelled.
     pub ended: Vec<Ended>,
+    /// What is to be published of all that.
+    pub stored: Option<Stored>,
 }
 
 impl Store {
@@ -56,7 +62,7 @@ impl Store {
             if lives(&mut held.tx, worker).await? {
                 return Ok(None);
             }
-            take_back(held, worker, max_attempts, Attempt::Spent).await.map(Some)
+            take_back(self, held, worker, max_attempts, Attempt::Spent).await.map(Some)
         };
         match taken.await {
             Err(StoreError::SessionNotFound) => Ok(None),
@@ -74,7 +80,7 @@ impl Store {
         let taken = async {
             let held = self.lock_short_wait(lease.session).await?;
             held.is_held_by(lease)?;
-            take_back(held, lease.worker, max_attempts, Attempt::Spent).await.map(Some)
+            take_back(self, held, lease.worker, max_attempts, Attempt::Spent).await.map(Some)
         };
         match taken.await {
             Err(StoreError::SessionNotFound) => Err(StoreError::LeaseLost),
@@ -90,8 +96,17 @@ impl Store {
     }
 
     async fn hand_back_once(&self, lease: &Lease) -> Result<Reaped, StoreError> {
-        let held = self.lock_leased(lease).await?;
-        take_back(held, lease.worker, i64::MAX, Attempt::Refunded).await
+        let held = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                let TakenReceipt { turn, superseded, next, ended, stored } = receipt.read()?;
+                let ended = ended_again(&mut held.tx, ended).await?;
+                let stored = outbox::find(&mut held.tx, stored).await?;
+                let (session, worker, token) = (lease.session, lease.worker, lease.token);
+                return Ok(Reaped { session, worker, token, turn, superseded, next, ended, stored });
+            }
+        };
+        take_back(self, held, lease.worker, i64::MAX, Attempt::Refunded).await
     }
 }
 
@@ -104,6 +119,7 @@ pub(super) enum Attempt {
 
 /// Ends a run that did not end by itself.
 async fn take_back(
+    store: &Store,
     mut held: SessionTx,
     worker: WorkerId,
     max_attempts: i64,
@@ -129,15 +145,37 @@ async fn take_back(
             Attempt::Refunded => CallEnd::Stopped,
         };
         let closed = close_calls(tx, row, turn, open, end).await?;
-        count_messages(tx, row, closed.len()).await?;
+        count_messages(tx, row, closed.len(), &Noted::NOTHING).await?;
     }
     if turn.is_none() {
         ended = end_hopeless_work(&mut held, max_attempts).await?;
     }
     let next = release(&mut held, attempt).await?;
+    let SessionTx { tx, row } = &mut held;
+    let mut closing = Closing::of(row);
+    closing.taken_back(turn, &superseded, &ended);
+    let stored = closing.leave(tx, store.step).await?;
+    let receipt = TakenReceipt {
+        turn,
+        superseded: superseded.clone(),
+        next,
+        ended: EndedReceipt::of(&ended),
+        stored: stored.as_ref().map(|stored| stored.id),
+    };
+    store.note(tx, row, &receipt).await?;
     held.tx.commit().await?;
     let token = held.row.lease_token;
-    Ok(Reaped { session: held.row.id, worker, token, turn, superseded, next, ended })
+    Ok(Reaped { session: held.row.id, worker, token, turn, superseded, next, ended, stored })
+}
+
+/// A session that was given back, as a receipt has it.
+#[derive(Debug, Serialize, Deserialize)]
+struct TakenReceipt {
+    turn: Option<TurnId>,
+    superseded: Vec<InteractionId>,
+    next: Option<SessionJob>,
+    ended: Vec<EndedReceipt>,
+    stored: Option<i64>,
 }
 
 /// Notes in a turn's row how its attempt has ended. One that was handed back does not count.

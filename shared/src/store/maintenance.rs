@@ -15,10 +15,14 @@ use super::drain::{Begin, Needs};
 use super::finish::{Ended, end_job, to_json};
 use super::fork::fork;
 use super::lease::{Attempt, release};
+use super::outbox::{self, Closing};
 use super::rows::json;
+use super::step::{EndedReceipt, Stepped, ended_again};
 use super::tx::{Locked, SessionTx};
 use super::{Outcome, Store, StoreError};
-use crate::domain::{Anchor, Cut, EngineKind, JobId, JobKind, Lease, MessageId, SessionId, SessionJob};
+use crate::domain::{
+    Anchor, Cut, EngineKind, JobId, JobKind, Lease, MessageId, SessionId, SessionJob, Stored,
+};
 use crate::problem::Problem;
 
 /// A fork, trim or reset that somebody asks for.
@@ -62,6 +66,8 @@ pub struct Work {
     pub native_session: Option<String>,
     /// Where that has to be forked for it.
     pub anchor: Option<Anchor>,
+    /// The newest of what was stored before to be published of the session, and was there when this began.
+    pub left_over: Option<i64>,
 }
 
 /// A copy of a native session that is there.
@@ -98,6 +104,8 @@ pub struct Worked {
     pub ended: Vec<Ended>,
     /// The job to ring for, where the session has mail. The lease is gone.
     pub next: Option<SessionJob>,
+    /// What is to be published of it.
+    pub stored: Option<Stored>,
 }
 
 /// What the job's row says of it.
@@ -171,7 +179,14 @@ impl Store {
     }
 
     async fn finish_work_once(&self, lease: &Lease, job: JobId, end: &WorkEnd) -> Result<Worked, StoreError> {
-        let mut held = self.lock_leased(lease).await?;
+        let mut held = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                let (ended, next, stored): (Vec<EndedReceipt>, _, _) = receipt.read()?;
+                let ended = ended_again(&mut held.tx, ended).await?;
+                return Ok(Worked { ended, next, stored: outbox::find(&mut held.tx, stored).await? });
+            }
+        };
         let sql = "SELECT id, kind, request FROM jobs WHERE id = $1 AND session_id = $2 AND state = 'claimed' \
                    AND claim_token = $3";
         let values = values![job.0, lease.session.0, lease.token.0];
@@ -189,8 +204,14 @@ impl Store {
             ended.extend(end_orphaned_wakes(tx, row).await?);
         }
         let next = release(&mut held, Attempt::Spent).await?;
+        let SessionTx { tx, row } = &mut held;
+        let mut closing = Closing::of(row);
+        closing.worked(&request.cut, &ended);
+        let stored = closing.leave(tx, self.step).await?;
+        let id = stored.as_ref().map(|stored| stored.id);
+        self.note(tx, row, &(EndedReceipt::of(&ended), next, id)).await?;
         held.tx.commit().await?;
-        Ok(Worked { ended, next })
+        Ok(Worked { ended, next, stored })
     }
 }
 
@@ -256,12 +277,14 @@ pub(super) async fn begin_work(
                started_ms = coalesce(started_ms, $4) WHERE id = $1";
     tx.run(sql, values![job.0, lease.token.0, lease.worker.0, row.now_ms]).await?;
     let sql = "UPDATE sessions SET lease_worker = $2, lease_token = $3, updated_ms = $4, enqueued_ms = 0, \
-               refused = FALSE WHERE id = $1 RETURNING title";
+               refused = FALSE WHERE id = $1 \
+               RETURNING title, (SELECT max(o.id) FROM outbox o WHERE o.session_id = sessions.id) AS left_over";
     let values = values![row.id.0, lease.worker.0, lease.token.0, row.now_ms];
-    let title = tx.one(sql, values).await?.get("title")?;
+    let updated = tx.one(sql, values).await?;
+    let (title, left_over) = (updated.get("title")?, updated.get("left_over")?);
     tx.commit().await?;
     let Locked { agent, engine, cwd, native_session, .. } = row;
-    let work = Work { job, cut: request.cut, agent, engine, title, cwd, native_session, anchor };
+    let work = Work { job, cut: request.cut, agent, engine, title, cwd, native_session, anchor, left_over };
     Ok(Some(Begin::Maintenance(lease, work)))
 }
 

@@ -5,6 +5,7 @@
 //! and every write of a run compares the lease's token first. Time is the database's clock.
 
 mod admit;
+mod again;
 mod cancel;
 mod children;
 mod clock;
@@ -24,12 +25,14 @@ mod maintenance;
 mod messages;
 mod native;
 mod outage;
+mod outbox;
 mod pairs;
 mod postgres;
 mod progress;
 mod rows;
 mod seen;
 mod sessions;
+mod step;
 mod sweep;
 mod turn_clock;
 mod tx;
@@ -55,6 +58,7 @@ pub use native::SoFar;
 pub use progress::{Meanwhile, Together};
 pub use seen::SeenAgent;
 pub use sessions::{Deleted, SessionFilter, SessionPatch};
+pub use step::Step;
 pub use sweep::{Due, Sweep};
 pub use workers::{Beat, Sighting};
 
@@ -62,6 +66,8 @@ pub use workers::{Beat, Sighting};
 #[derive(Debug, Clone)]
 pub struct Store {
     db: db::Db,
+    /// The step that its writes belong to.
+    step: Option<Step>,
 }
 
 /// What went wrong, by what the caller can do about it.

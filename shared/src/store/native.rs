@@ -3,11 +3,15 @@
 use super::db::values;
 use super::doomed::doom_own;
 use super::messages::{NewMessage, insert_message};
+use super::outbox::{self, Closing};
 use super::progress::{count_call, count_messages};
 use super::rows::json;
+use super::step::{Receipt, Stepped, messages_again};
 use super::tx::SessionTx;
 use super::{Store, StoreError, WrittenMessage};
-use crate::domain::{EngineKind, Lease, Message, Role, SessionId, TurnId, Usage};
+use crate::domain::{
+    EngineKind, EventKind, Lease, Message, MessageId, Role, Scope, SessionId, Stored, TurnId, Usage,
+};
 
 /// What a turn has come to so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,10 +73,17 @@ impl Store {
         written: &WrittenMessage,
         ahead: bool,
     ) -> Result<Message, StoreError> {
-        store_autonomous(self.lock_leased(lease).await?, lease, written, ahead).await
+        match self.lock_step(lease).await? {
+            Stepped::New(held) => {
+                self.store_autonomous(held, lease, written, Autonomous::During { ahead }).await
+            }
+            Stepped::Done(held, receipt) => autonomous_again(held, &receipt).await,
+        }
+        .map(|(message, _)| message)
     }
 
-    /// The same between turns: after a run under this lease has ended, and while nobody has run the session since.
+    /// The same between turns: after a run under this lease has ended, and while nobody has run the session since. Returns
+    /// what is to be published of it as well.
     ///
     /// # Errors
     /// [`StoreError::LeaseLost`], also where the session has work that waits: nothing was stored. It is for that run to
@@ -81,16 +92,20 @@ impl Store {
         &self,
         lease: &Lease,
         written: &WrittenMessage,
-    ) -> Result<Message, StoreError> {
-        let mut held = match self.lock(lease.session).await {
+    ) -> Result<(Message, Option<Stored>), StoreError> {
+        let held = match self.lock(lease.session).await {
             Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
             other => other?,
+        };
+        let mut held = match self.done(held).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(held, receipt) => return autonomous_again(held, &receipt).await,
         };
         let is_free = held.row.lease_worker.is_none() && held.row.lease_token == lease.token;
         if !is_free || held.has_open_jobs().await? {
             return Err(StoreError::LeaseLost);
         }
-        store_autonomous(held, lease, written, false).await
+        self.store_autonomous(held, lease, written, Autonomous::Between).await
     }
 
     /// What a turn has come to so far, over all its attempts.
@@ -124,39 +139,70 @@ impl Store {
     }
 }
 
-async fn store_autonomous(
-    SessionTx { mut tx, mut row }: SessionTx,
-    lease: &Lease,
-    written: &WrittenMessage,
-    ahead: bool,
-) -> Result<Message, StoreError> {
-    let turn = TurnId::generate();
-    let message = NewMessage {
-        turn: Some(turn),
-        content: written.content.clone(),
-        tool_calls: written.tool_calls.clone(),
-        thinking: written.thinking.clone(),
-        model: written.model.clone(),
-        usage: Some(written.usage),
-        thinking_tokens: Some(written.thinking_tokens),
-        origin: "autonomous".to_owned(),
-        anchor: written.anchor.clone(),
-        consumed_seq: Some(row.last_seq + 1),
-        ..NewMessage::of(Role::Assistant)
-    };
-    let message = insert_message(&mut tx, &mut row, message).await?;
-    let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, message_id, started_ms, \
+/// When the model said something that nobody asked for.
+#[derive(Clone, Copy)]
+enum Autonomous {
+    /// While a turn ran, whose messages it had not seen where they are still `ahead`.
+    During { ahead: bool },
+    /// Between turns.
+    Between,
+}
+
+async fn autonomous_again(
+    mut held: SessionTx,
+    receipt: &Receipt,
+) -> Result<(Message, Option<Stored>), StoreError> {
+    let (id, stored): (MessageId, Option<i64>) = receipt.read()?;
+    let found = messages_again(&mut held.tx, held.row.id, &[id]).await?;
+    let message = found.into_iter().next().ok_or(StoreError::LeaseLost)?;
+    Ok((message, outbox::find(&mut held.tx, stored).await?))
+}
+
+impl Store {
+    async fn store_autonomous(
+        &self,
+        SessionTx { mut tx, mut row }: SessionTx,
+        lease: &Lease,
+        written: &WrittenMessage,
+        when: Autonomous,
+    ) -> Result<(Message, Option<Stored>), StoreError> {
+        let turn = TurnId::generate();
+        let message = NewMessage {
+            turn: Some(turn),
+            content: written.content.clone(),
+            tool_calls: written.tool_calls.clone(),
+            thinking: written.thinking.clone(),
+            model: written.model.clone(),
+            usage: Some(written.usage),
+            thinking_tokens: Some(written.thinking_tokens),
+            origin: "autonomous".to_owned(),
+            anchor: written.anchor.clone(),
+            consumed_seq: Some(row.last_seq + 1),
+            ..NewMessage::of(Role::Assistant)
+        };
+        let message = insert_message(&mut tx, &mut row, message).await?;
+        let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, message_id, started_ms, \
                ended_ms) VALUES ($1, $2, 'completed', 1, $3, $4, $5, $6, $7, $7)";
-    let model = written.model.as_deref();
-    let (worker, token) = (lease.worker.0, lease.token.0);
-    tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
-    if let Some(running) = row.active_turn.filter(|_| ahead) {
-        let sql = "UPDATE messages SET consumed_seq = $3 WHERE session_id = $1 AND turn_id = $2 AND role = 'user' \
+        let model = written.model.as_deref();
+        let (worker, token) = (lease.worker.0, lease.token.0);
+        tx.run(sql, values![turn.0, row.id.0, worker, token, model, message.id.0, row.now_ms]).await?;
+        if let Some(running) = row.active_turn.filter(|_| matches!(when, Autonomous::During { ahead: true }))
+        {
+            let sql = "UPDATE messages SET consumed_seq = $3 WHERE session_id = $1 AND turn_id = $2 AND role = 'user' \
                    AND consumed_seq IS NOT NULL";
-        tx.run(sql, values![row.id.0, running.0, row.next_seq()]).await?;
+            tx.run(sql, values![row.id.0, running.0, row.next_seq()]).await?;
+        }
+        count_call(&mut tx, &row, turn, written.usage).await?;
+        let mut closing = Closing::of(&row);
+        // A run tells of it itself.
+        if let Autonomous::Between = when {
+            let scope = Scope { turn: message.turn, message: Some(message.id), ..Scope::default() };
+            closing.tell(scope, &EventKind::MessageCompleted { message: Box::new(message.clone().into()) });
+        }
+        let stored = closing.leave(&mut tx, None).await?;
+        let receipt = (message.id, stored.as_ref().map(|stored| stored.id));
+        count_messages(&mut tx, &row, 1, &self.noted(&receipt)).await?;
+        tx.commit().await?;
+        Ok((message, stored))
     }
-    count_call(&mut tx, &row, turn, written.usage).await?;
-    count_messages(&mut tx, &row, 1).await?;
-    tx.commit().await?;
-    Ok(message)
 }

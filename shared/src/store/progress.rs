@@ -1,11 +1,13 @@
 //! What a turn brings before it ends, stored as it happens: a crash loses none of it.
 
+use super::again::claimed_again;
 use super::db::{Tx, values};
 use super::drain::{Claimed, Consumed, Which, claim, pending_jobs};
 use super::messages::{NewMessage, insert_message};
+use super::step::{Noted, Stepped, ids_of, messages_again};
 use super::tx::{Locked, SessionTx};
 use super::{Store, StoreError, WrittenMessage};
-use crate::domain::{Lease, Message, MessageId, Role, TurnId, Usage};
+use crate::domain::{JobId, Lease, Message, MessageId, Role, TurnId, Usage};
 
 /// Jobs whose messages reach the model as one.
 #[derive(Debug, Clone)]
@@ -75,7 +77,13 @@ impl Store {
         turn: TurnId,
         written: &[WrittenMessage],
     ) -> Result<Vec<Message>, StoreError> {
-        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        let SessionTx { mut tx, mut row } = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                let ids: Vec<MessageId> = receipt.read()?;
+                return messages_again(&mut held.tx, held.row.id, &ids).await;
+            }
+        };
         if row.active_turn != Some(turn) {
             return Err(StoreError::LeaseLost);
         }
@@ -85,7 +93,7 @@ impl Store {
                 count_call(&mut tx, &row, turn, message.usage.unwrap_or_default()).await?;
             }
         }
-        count_messages(&mut tx, &row, stored.len()).await?;
+        count_messages(&mut tx, &row, stored.len(), &self.noted(&ids_of(&stored))).await?;
         tx.commit().await?;
         Ok(stored)
     }
@@ -116,11 +124,12 @@ impl Store {
     /// # Errors
     /// [`StoreError::LeaseLost`]: nothing was counted. So too where the turn does not run any more.
     pub async fn spend(&self, lease: &Lease, turn: TurnId, usage: Usage) -> Result<(), StoreError> {
-        let SessionTx { mut tx, row } = self.lock_leased(lease).await?;
+        let Stepped::New(SessionTx { mut tx, row }) = self.lock_step(lease).await? else { return Ok(()) };
         if row.active_turn != Some(turn) {
             return Err(StoreError::LeaseLost);
         }
         count_usage(&mut tx, &row, turn, usage, 0).await?;
+        self.note(&mut tx, &row, &()).await?;
         tx.commit().await
     }
 
@@ -136,7 +145,10 @@ impl Store {
         turn: TurnId,
         to: Meanwhile,
     ) -> Result<Vec<Together>, StoreError> {
-        let mut held = self.lock_leased(lease).await?;
+        let mut held = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => return together_again(&mut held.tx, receipt.read()?).await,
+        };
         if held.row.active_turn != Some(turn) {
             return Err(StoreError::LeaseLost);
         }
@@ -162,6 +174,11 @@ impl Store {
         if !groups.is_empty() {
             let sql = "UPDATE sessions SET last_seq = $2, updated_ms = $3 WHERE id = $1";
             held.tx.run(sql, values![held.row.id.0, held.row.last_seq, held.row.now_ms]).await?;
+            let receipt: Vec<TogetherReceipt> = groups
+                .iter()
+                .map(|group| (group.jobs.iter().map(|job| job.job).collect(), group.consumed_seq))
+                .collect();
+            self.note(&mut held.tx, &held.row, &receipt).await?;
             held.tx.commit().await?;
         }
         Ok(groups)
@@ -179,7 +196,14 @@ impl Store {
         up_to: i64,
         usage: Usage,
     ) -> Result<Message, StoreError> {
-        let SessionTx { mut tx, mut row } = self.lock_leased(lease).await?;
+        let SessionTx { mut tx, mut row } = match self.lock_step(lease).await? {
+            Stepped::New(held) => held,
+            Stepped::Done(mut held, receipt) => {
+                let id: MessageId = receipt.read()?;
+                let found = messages_again(&mut held.tx, held.row.id, &[id]).await?;
+                return found.into_iter().next().ok_or(StoreError::LeaseLost);
+            }
+        };
         if row.active_turn != Some(turn) {
             return Err(StoreError::LeaseLost);
         }
@@ -193,13 +217,25 @@ impl Store {
         };
         let message = insert_message(&mut tx, &mut row, message).await?;
         count_usage(&mut tx, &row, turn, usage, 0).await?;
-        count_messages(&mut tx, &row, 1).await?;
+        count_messages(&mut tx, &row, 1, &self.noted(&message.id)).await?;
         let sql = "UPDATE sessions SET compact_size = (SELECT count(*) FROM messages WHERE session_id = $1 \
                    AND consumed_seq <= $2 AND origin <> $3) WHERE id = $1";
         tx.run(sql, values![row.id.0, up_to, COMPACTION]).await?;
         tx.commit().await?;
         Ok(message)
     }
+}
+
+/// Jobs that reached the model together, and their place, as a receipt has them.
+type TogetherReceipt = (Vec<JobId>, i64);
+
+async fn together_again(tx: &mut Tx, receipt: Vec<TogetherReceipt>) -> Result<Vec<Together>, StoreError> {
+    let mut groups = Vec::with_capacity(receipt.len());
+    for (ids, consumed_seq) in receipt {
+        let jobs = claimed_again(tx, &ids).await?;
+        groups.push(Together { jobs, consumed_seq });
+    }
+    Ok(groups)
 }
 
 /// The origin of summaries.
@@ -323,11 +359,18 @@ async fn count_usage(
     tx.run(sql, values![row.id.0, input_tokens, output_tokens, cache_tokens, cost_nanos]).await.map(drop)
 }
 
-/// Counts messages that were stored in a held session.
-pub(super) async fn count_messages(tx: &mut Tx, row: &Locked, stored: usize) -> Result<(), StoreError> {
+/// Counts messages that were stored in a held session, and notes the step that stored them.
+pub(super) async fn count_messages(
+    tx: &mut Tx,
+    row: &Locked,
+    stored: usize,
+    noted: &Noted,
+) -> Result<(), StoreError> {
     let stored = i64::try_from(stored).unwrap_or(i64::MAX);
     let sql = "UPDATE sessions SET last_seq = $2, message_count = message_count + $3, last_message_id = $4, \
-               updated_ms = $5 WHERE id = $1";
+               updated_ms = $5, last_step = coalesce($6, last_step), step_receipt = coalesce($7, step_receipt) \
+               WHERE id = $1";
     let last = row.last_message.map(|id| id.0);
-    tx.run(sql, values![row.id.0, row.last_seq, stored, last, row.now_ms]).await.map(drop)
+    let (step, receipt) = noted.values();
+    tx.run(sql, values![row.id.0, row.last_seq, stored, last, row.now_ms, step, receipt]).await.map(drop)
 }

@@ -3,6 +3,7 @@
 use super::admit::{NewSession, insert_session};
 use super::db::values;
 use super::doomed::doom_own;
+use super::outbox::ANSWERS_KEPT_MS;
 use super::rows::{SESSION_COLUMNS, session};
 use super::{Store, StoreError};
 use crate::domain::{Session, SessionId, SessionStatus};
@@ -117,6 +118,11 @@ impl Store {
             return Err(StoreError::SessionBusy);
         }
         doom_own(&mut held.tx, &held.row).await?;
+        // Somebody may wait for one of them, and have to be told by another process.
+        let sql = "INSERT INTO last_answers (job_id, state, result, problem, ended_ms) \
+                   SELECT id, state, result, problem, $2 FROM jobs WHERE session_id = $1 AND ended_ms >= $3";
+        let now_ms = held.row.now_ms;
+        held.tx.run(sql, values![id.0, now_ms, now_ms - ANSWERS_KEPT_MS]).await?;
         held.tx.run("DELETE FROM sessions WHERE id = $1", values![id.0]).await?;
         held.tx.commit().await?;
         Ok(Deleted { native_session: held.row.native_session })

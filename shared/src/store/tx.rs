@@ -27,6 +27,8 @@ pub(super) struct Locked {
     pub(super) lease_token: LeaseToken,
     pub(super) active_turn: Option<TurnId>,
     pub(super) cancel_turn: Option<TurnId>,
+    /// The last step of a run.
+    pub(super) last_step: Option<uuid::Uuid>,
     pub(super) now_ms: i64,
 }
 
@@ -108,6 +110,7 @@ pub(super) async fn lock(tx: &mut Tx, session: SessionId) -> Result<Locked, Stor
         lease_token: LeaseToken(row.get("lease_token")?),
         active_turn: row.get::<Option<uuid::Uuid>>("active_turn_id")?.map(TurnId),
         cancel_turn: row.get::<Option<uuid::Uuid>>("cancel_turn_id")?.map(TurnId),
+        last_step: row.get("last_step")?,
         now_ms: tx.clock.read(row.get("now_ms")?),
     })
 }

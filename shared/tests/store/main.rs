@@ -32,6 +32,7 @@ mod model;
 mod native;
 mod native_cuts;
 mod outages;
+mod outbox;
 mod progress;
 mod provider_data;
 mod race;

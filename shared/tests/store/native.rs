@@ -220,7 +220,7 @@ async fn what_is_said_between_turns_is_stored_while_nobody_works(store: &Store) 
     assert_lost(&store.autonomous_between(&lease, &by_itself).await);
     store.finish(&lease, answered(mail.turn, "ok")).await.unwrap();
 
-    let stored = store.autonomous_between(&lease, &by_itself).await.unwrap();
+    let (stored, _) = store.autonomous_between(&lease, &by_itself).await.unwrap();
 
     let row = store.session(session).await.unwrap().unwrap();
     assert_eq!((row.message_count, row.last_message), (3, Some(stored.id)));

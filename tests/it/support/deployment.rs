@@ -12,6 +12,7 @@ use super::pgbouncer::PgBouncer;
 use super::seen::started_with;
 use super::services::{Database, redis_url};
 use super::{Client, Process, until};
+use crate::proxy::{Proxy, target_of};
 
 /// Which store, which bus, and how many processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,8 @@ pub(crate) struct Options {
     pub(crate) pgbouncer: bool,
     /// Whether there are agents that Claude Code runs: every process then asks that for its version.
     pub(crate) claude: bool,
+    /// Whether the processes reach Postgres through a proxy of the test's own.
+    pub(crate) proxied: bool,
     /// Further agents, as the configuration has them; [`ORACLE`] in it is the oracle's address.
     pub(crate) agents: String,
 }
@@ -56,6 +59,7 @@ impl Default for Options {
             redis: None,
             pgbouncer: false,
             claude: false,
+            proxied: false,
             agents: String::new(),
         }
     }
@@ -76,6 +80,7 @@ pub(crate) struct Deployment {
     env: Vec<(String, String)>,
     database: Option<Database>,
     _pgbouncer: Option<PgBouncer>,
+    proxy: Option<Proxy>,
     dir: tempfile::TempDir,
     started: usize,
 }
@@ -106,8 +111,13 @@ impl Deployment {
         set("HOME", dir.path().display().to_string());
         set("RUST_BACKTRACE", "1".to_owned());
         set("ROUNDHOUSE_LOG", "debug,sqlx=warn,hyper=warn,h2=warn,reqwest=warn,apalis=info".to_owned());
+        let mut proxy = None;
         if let Some(database) = &database {
-            set("ROUNDHOUSE_DATABASE_URL", database.url());
+            let url = database.url();
+            if options.proxied {
+                proxy = Some(Proxy::to(&target_of(&url)).await);
+            }
+            set("ROUNDHOUSE_DATABASE_URL", proxy.as_ref().map_or(url.clone(), |proxy| proxy.url(&url)));
         }
         let pgbouncer = database.as_ref().filter(|_| options.pgbouncer).map(|database| {
             let pgbouncer = PgBouncer::start(&database.url());
@@ -132,6 +142,7 @@ impl Deployment {
             env,
             database,
             _pgbouncer: pgbouncer,
+            proxy,
             dir,
             started: 0,
         };
@@ -212,6 +223,11 @@ impl Deployment {
     /// The data directory of its processes.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// What the processes reach Postgres through, where that was asked for.
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("a deployment with a proxy")
     }
 
     /// The database, where it is a Postgres.

@@ -126,6 +126,21 @@ impl RedisServer {
         }
     }
 
+    /// Lets it stand still, with all its connections open.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.child.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([signal, &process]).status().unwrap().success());
+    }
+
     /// Empties it.
     pub(crate) async fn flush(&self) {
         let client = redis::Client::open(self.url()).unwrap();

@@ -7,6 +7,7 @@
 mod agreement;
 mod expected;
 mod simulation;
+mod told;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -45,6 +46,8 @@ enum Step {
     Abandon { run: usize, max_attempts: i64 },
     /// A reaper finds the session.
     Reap { max_attempts: i64 },
+    /// Another process publishes what was left to be published.
+    Publish,
     /// The sweeper comes by.
     Sweep,
     /// Somebody cancels the session.
@@ -83,6 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..WORKERS).prop_map(|worker| Step::DeclareDead { worker }),
         2 => (run(), 1..4_i64).prop_map(|(run, max_attempts)| Step::Abandon { run, max_attempts }),
         4 => (1..4_i64).prop_map(|max_attempts| Step::Reap { max_attempts }),
+        1 => Just(Step::Publish),
         1 => Just(Step::Sweep),
         2 => Just(Step::Cancel),
         2 => (0..8_usize).prop_map(|job| Step::CancelJob { job }),
@@ -115,6 +119,7 @@ async fn simulate(db: &Database, steps: &[Step]) {
     simulation.run_to_the_end().await;
     simulation.assert_as_expected().await;
     simulation.assert_all_answered_once().await;
+    simulation.assert_all_told_once().await;
     invariants::check(db).await;
 }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use roundhouse_shared::code::Code;
 use roundhouse_shared::domain::{
-    Cut, JobId, JobKind, JobState, Lease, OnBusy, SessionId, TurnId, Usage, WorkerId,
+    Cut, JobId, JobKind, JobState, Lease, OnBusy, SessionId, Stored, TurnId, Usage, WorkerId,
 };
 use roundhouse_shared::problem::Problem;
 use roundhouse_shared::store::{
-    Admission, Beat, Begin, Cancelled, Ended, Mail, Meanwhile, Outcome, Reaped, Store, StoreError, TurnEnd,
-    TurnOutcome, WorkEnd, WrittenMessage,
+    self, Admission, Beat, Begin, Cancelled, Ended, Mail, Meanwhile, Outcome, Reaped, Store, StoreError,
+    TurnEnd, TurnOutcome, WorkEnd, WrittenMessage,
 };
 
 use super::expected::{Cancel, Expected};
@@ -29,6 +29,8 @@ pub(super) struct Simulation<'s> {
     pub(super) answers: HashMap<JobId, Outcome>,
     pub(super) expected: Expected,
     spent: i64,
+    /// What was published of what the store kept.
+    pub(super) told: Vec<Stored>,
 }
 
 /// What a worker knows of a run of its own, which may be over without its knowing.
@@ -56,6 +58,7 @@ impl<'s> Simulation<'s> {
             answers: HashMap::new(),
             expected: Expected::default(),
             spent: 0,
+            told: Vec::new(),
         }
     }
 
@@ -86,6 +89,7 @@ impl<'s> Simulation<'s> {
             Step::Beat { worker } => self.beat(worker).await,
             Step::DeclareDead { worker } => self.declare_dead(worker).await,
             Step::Reap { max_attempts } => self.reap(max_attempts).await,
+            Step::Publish => self.publish_left_over().await,
             Step::Sweep => self.sweep().await,
             Step::Cancel => {
                 let cancelled = self.store.cancel_session(self.session).await.unwrap();
@@ -168,11 +172,15 @@ impl<'s> Simulation<'s> {
         let fails = matches!(end, End::Failed);
         let end = if fails { WorkEnd::Failed(Problem::new(Code::EngineForkFailed)) } else { ready() };
         let lease = self.runs[n].lease;
-        let worked = self.store.finish_work(&lease, cut, &end).await;
+        let once = self.store.once(store::Step::generate().with_entry(1));
+        let worked = once.finish_work(&lease, cut, &end).await;
+        let again = once.finish_work(&lease, cut, &end).await;
         if !self.holds(&lease) {
             return assert_lost(&worked);
         }
         let worked = worked.unwrap();
+        assert_eq!(format!("{:?}", again.unwrap()), format!("{worked:?}"));
+        self.leave(worked.stored.as_ref()).await;
         let (kind, before) = self.expected.finish_cut(fails);
         if !fails {
             let result = result_of(&worked);
@@ -225,11 +233,14 @@ impl<'s> Simulation<'s> {
 
     pub(super) async fn drain(&mut self, n: usize) {
         let lease = self.runs[n].lease;
-        let drained = self.store.drain(&lease).await;
+        let once = self.store.once(store::Step::generate());
+        let drained = once.drain(&lease).await;
+        let again = once.drain(&lease).await;
         if !self.holds(&lease) {
             return assert_lost(&drained);
         }
         let Some(mail) = drained.unwrap() else { return assert_eq!(self.expected.head(), None) };
+        assert_eq!(format!("{again:?}"), format!("{:?}", Ok::<_, StoreError>(Some(mail.clone()))));
         self.runs[n].turn = Some(mail.turn);
         self.claimed(&mail);
     }
@@ -251,22 +262,30 @@ impl<'s> Simulation<'s> {
         let id = format!("c{}", self.spent);
         let call = WrittenMessage { usage, ..calls("look", &[&id]) };
         let written = if open { vec![call] } else { vec![call, result(&id, "seen")] };
-        let appended = self.store.append(&lease, turn, &written).await;
+        let once = self.store.once(store::Step::generate());
+        let appended = once.append(&lease, turn, &written).await;
+        let again = once.append(&lease, turn, &written).await;
         if !self.holds(&lease) {
             return assert_lost(&appended);
         }
-        assert_eq!(appended.unwrap().len(), written.len());
+        let appended = appended.unwrap();
+        assert_eq!(appended.len(), written.len());
+        assert_eq!(again.unwrap(), appended);
         self.expected.append(usage, open);
     }
 
     async fn drain_more(&mut self, run: usize) {
         let Some((_, Run { lease, turn: Some(turn), .. })) = self.run(run) else { return };
-        let taken = self.store.drain_more(&lease, turn, Meanwhile::Boundary).await;
+        let once = self.store.once(store::Step::generate());
+        let taken = once.drain_more(&lease, turn, Meanwhile::Boundary).await;
+        let again = once.drain_more(&lease, turn, Meanwhile::Boundary).await;
         if !self.holds(&lease) {
             return assert_lost(&taken);
         }
         let taken: Vec<_> = taken.unwrap().iter().flat_map(|group| &group.jobs).map(|job| job.job).collect();
         assert_eq!(taken, self.expected.drain_more());
+        let again: Vec<_> = again.unwrap().iter().flat_map(|group| &group.jobs).map(|job| job.job).collect();
+        assert_eq!(again, taken);
     }
 
     pub(super) async fn finish(&mut self, n: usize, turn: TurnId, end: End) {
@@ -277,11 +296,16 @@ impl<'s> Simulation<'s> {
             End::Cancelled => (TurnOutcome::Cancelled, JobState::Cancelled),
         };
         let lease = self.runs[n].lease;
-        let finished = self.store.finish(&lease, TurnEnd { outcome, usage, ..answered(turn, "ok") }).await;
+        let end = TurnEnd { outcome, usage, ..answered(turn, "ok") };
+        let once = self.store.once(store::Step::generate().with_entry(1));
+        let finished = once.finish(&lease, end.clone()).await;
+        let again = once.finish(&lease, end).await;
         if !self.holds(&lease) {
             return assert_lost(&finished);
         }
         let finished = finished.unwrap();
+        assert_eq!(format!("{:?}", again.unwrap()), format!("{finished:?}"));
+        self.leave(finished.stored.as_ref()).await;
         let (state, ended, next) = self.expected.finish(state, usage);
         assert_eq!((finished.next, finished.usage), (next, self.expected.used[&turn]));
         let as_expected = match finished.outcome {
@@ -296,12 +320,16 @@ impl<'s> Simulation<'s> {
 
     async fn hand_back(&mut self, n: usize) {
         let lease = self.runs[n].lease;
-        let handed_back = self.store.hand_back(&lease).await;
+        let once = self.store.once(store::Step::generate().with_entry(1));
+        let handed_back = once.hand_back(&lease).await;
+        let again = once.hand_back(&lease).await;
         if !self.holds(&lease) {
             return assert_lost(&handed_back);
         }
         let ended = self.expected.hand_back();
         let handed_back = handed_back.unwrap();
+        assert_eq!(again.unwrap(), handed_back);
+        self.leave(handed_back.stored.as_ref()).await;
         assert_eq!(handed_back.next.map(|next| next.job), self.expected.head());
         self.answered(handed_back.ended, &ended);
     }

@@ -2,13 +2,15 @@
 
 use super::Database;
 
-/// Sums columns over the turns of session `s` since its last reset: those that took a job which was admitted after it.
+/// Sums columns over the turns of session `s` since its last reset: those that took a job which was admitted after it, and
+/// what the model said by itself, as long as that is there.
 macro_rules! since_reset {
     ($($before:literal, $sum:literal),+) => {
         concat!($(
             $before, "(SELECT coalesce(sum(t.", $sum, ") FROM turns t WHERE t.session_id = s.id AND EXISTS \
             (SELECT 1 FROM jobs j WHERE j.turn_id = t.id AND j.seq > coalesce((SELECT max(r.seq) FROM jobs r \
-            WHERE r.session_id = s.id AND r.kind = 'reset' AND r.state = 'succeeded'), 0)))"
+            WHERE r.session_id = s.id AND r.kind = 'reset' AND r.state = 'succeeded'), 0)) \
+            OR t.session_id = s.id AND EXISTS (SELECT 1 FROM messages m WHERE m.turn_id = t.id AND m.origin = 'autonomous'))"
         ),+)
     };
 }

@@ -1,0 +1,3 @@
+-- The last write of a run that may be repeated, because nobody knows whether its commit went through, and what it came to.
+ALTER TABLE sessions ADD COLUMN last_step UUID;
+ALTER TABLE sessions ADD COLUMN step_receipt TEXT;
