@@ -110,7 +110,7 @@ fn what_is_wrong_with_an_agent_is_said_as_well() {
         (
             agent("sandbox = 'none'"),
             "`agents.a.sandbox`, set in roundhouse.toml, is not a key; there are `engine`, `base_url`, `api_key_env`, `model`, \
-             `instructions`, `context_window`, `compat`, `tools`, `mcp`, `permissions`, `max_iterations`, `turn_timeout`, `max_cost`, `max_tries`, \
+             `instructions`, `context_window`, `compat`, `tools`, `spawn`, `mcp`, `permissions`, `max_iterations`, `turn_timeout`, `max_cost`, `max_tries`, \
              `prices`, `extra_headers`, `extra_body`",
         ),
         (
