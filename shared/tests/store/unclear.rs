@@ -73,7 +73,7 @@ async fn a_key_admits_a_message_once_however_often_its_commit_is_unclear(db: &Da
     let session = session(&db.store).await;
     let idempotency = Some(Idempotency { key: "once".to_owned(), hash: "h".to_owned() });
     let admission = Admission { idempotency, ..message(session, "hello") };
-    proxy.lose_reply(b"", b"COMMIT");
+    proxy.lose_reply(b"", b"COMMIT\0");
     let first = store.admit(&admission).await;
     assert!(first.is_err_and(|error| error.is_outage()));
     let admitted = persist(|| store.admit(&admission)).await;
