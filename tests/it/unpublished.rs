@@ -110,7 +110,7 @@ async fn what_is_committed_is_stored_once_though_nobody_was_told(kind: Kind) {
     let session = client.new_session().await;
     let mut listener = client.follow(&session, None).await;
     // The transaction that ends a turn: its commit happens, and nobody is told.
-    deployment.proxy().lose_reply(b"completed", b"COMMIT");
+    deployment.proxy().lose_reply(b"completed", b"COMMIT\0");
     let first = client.chat(Some(&session), "say four").await;
     assert_eq!((first.status, &first.json()["content"]), (200, &json!("four")), "{}", first.body);
     deployment.proxy().lost(1).await;

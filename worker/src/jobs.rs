@@ -68,7 +68,7 @@ async fn ring(delivery: Delivery, to: Data<(Arc<Worker>, Lane)>) -> Result<(), I
         Ok(Ok(())) => {}
         // The store has the job: the sweeper rings again.
         Ok(Err(error)) => {
-            tracing::warn!(session.id = %session, error = chain(&error), "a ring was not answered")
+            tracing::warn!(session.id = %session, error = chain(&error), "a ring was not answered");
         }
         // The heartbeat finds a lease without a run, and gives the session on.
         Err(_) => tracing::error!(session.id = %session, "a run panicked"),

@@ -119,6 +119,8 @@ impl TurnClock {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+
     use super::*;
 
     fn clock(worked: Duration) -> TurnClock {
@@ -129,18 +131,19 @@ mod tests {
     async fn it_stands_still_while_the_turn_waits_and_goes_on_where_it_was() {
         let clock = clock(Duration::from_secs(3));
         let begun = Instant::now();
-        let reached = tokio::spawn({
+        let mut reached = JoinSet::new();
+        reached.spawn({
             let clock = clock.clone();
             async move { clock.reaches(Duration::from_secs(10)).await }
         });
         sleep(Duration::from_secs(2)).await;
         clock.stop();
         sleep(Duration::from_hours(1)).await;
-        assert!(!reached.is_finished());
+        assert!(reached.try_join_next().is_none());
         assert_eq!(clock.worked(), Duration::from_secs(5));
         clock.go_on();
         clock.go_on();
-        reached.await.unwrap();
+        reached.join_next().await.unwrap().unwrap();
         assert_eq!(begun.elapsed().as_secs(), 3600 + 7);
     }
 

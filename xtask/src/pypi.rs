@@ -1,4 +1,4 @@
-//! What the tests need from PyPI: the packages of `xtask/pypi`, all of them pinned, in `target/tools/pypi`.
+//! What the tests need from the Python index: the packages of `xtask/pypi`, all of them pinned, in `target/tools/pypi`.
 
 use std::fs;
 use std::path::PathBuf;

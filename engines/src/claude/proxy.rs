@@ -107,8 +107,9 @@ struct Upstream {
 impl Proxy {
     /// Starts a proxy where there is a key to be kept; `None` where there is none, or where the provider is of another kind.
     pub(super) async fn start(settings: &Settings) -> Result<Option<Self>, EngineError> {
-        let set =
-            |name: &str| settings.env.get(name).map(|value| value.reveal()).filter(|value| !value.is_empty());
+        let set = |name: &str| {
+            settings.env.get(name).map(crate::openai::Secret::reveal).filter(|value| !value.is_empty())
+        };
         let has_key = KEYS.iter().any(|name| set(name).is_some());
         if !has_key || OTHER_PROVIDERS.iter().any(|name| set(name).is_some()) {
             return Ok(None);

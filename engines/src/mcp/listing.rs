@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use rmcp::RoleClient;
-use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult};
+use rmcp::model::{
+    ClientRequest, Extensions, ListToolsRequest, ListToolsRequestMethod, PaginatedRequestParams, ServerResult,
+};
 use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 
@@ -43,7 +45,8 @@ pub(super) async fn list(peer: &Peer<RoleClient>, settings: &Settings) -> Result
     let mut cursor: Option<String> = None;
     for _ in 0..MAX_PAGES {
         let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-        let request = ListToolsRequest { method: Default::default(), params, extensions: Default::default() };
+        let request =
+            ListToolsRequest { method: ListToolsRequestMethod, params, extensions: Extensions::default() };
         let page = match peer.send_request(ClientRequest::ListToolsRequest(request)).await {
             Ok(page) => page,
             // It has none, and does not know the question.
@@ -105,7 +108,7 @@ impl Listing {
             }
             match schema::mended(entry.get("inputSchema")) {
                 Ok(_) if known.contains(name) => {
-                    leave(name, "another tool of the server has its name".to_owned())
+                    leave(name, "another tool of the server has its name".to_owned());
                 }
                 Ok(schema) => {
                     known.insert(name.to_owned());

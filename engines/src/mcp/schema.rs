@@ -184,7 +184,7 @@ fn check_references(root: &Value, value: &Value) -> Result<(), String> {
                     steps += 1;
                     match found.get("$ref") {
                         Some(Value::String(further)) if found.len() == 1 && steps < MAX_DEPTH => {
-                            next = further
+                            next = further;
                         }
                         Some(_) if found.len() == 1 => {
                             return Err(format!("its inputSchema has a `$ref` to itself: {reference}"));

@@ -228,10 +228,9 @@ impl Lexer<'_> {
             match c {
                 '"' => return Some(()),
                 '\\' => match self.next() {
-                    Some('\n') => {}
+                    Some('\n') | None => {}
                     Some(escaped @ ('$' | '`' | '"' | '\\')) => current.push(escaped),
                     Some(other) => current.word().text.extend(['\\', other]),
-                    None => {}
                 },
                 '`' => self.backquoted(current)?,
                 '$' => self.dollar(current, true)?,
@@ -359,9 +358,8 @@ impl Lexer<'_> {
         }
         match char::from_u32(value).filter(char::is_ascii) {
             // A shell ends the word's text here.
-            Some('\0') => current.open(),
+            Some('\0') | None => current.open(),
             Some(c) => current.push(c),
-            None => current.open(),
         }
     }
 }

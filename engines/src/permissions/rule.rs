@@ -25,7 +25,7 @@ enum About {
     /// Those whose command begins with these words.
     Words(Vec<String>),
     /// Those whose path matches.
-    Paths(Pattern),
+    Paths(Box<Pattern>),
 }
 
 /// Which tools a rule names.
@@ -77,7 +77,7 @@ impl FromStr for Rule {
                 let pattern = Pattern::new(paths).ok_or_else(|| {
                     invalid("the brackets have to hold a path, in which `*` and `**` may stand: `./src/**`")
                 })?;
-                About::Paths(pattern)
+                About::Paths(Box::new(pattern))
             }
             Some(beginning) if names::is_shell(tool) => {
                 let words = command::plain_words(beginning)

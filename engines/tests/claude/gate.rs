@@ -1,5 +1,7 @@
 //! Tools of the CLI that carry commands or paths: the rules decide them all.
 
+use std::fmt::Write as _;
+
 use roundhouse_engines::claude::Settings;
 use roundhouse_engines::contract::{Asked, EngineEvent};
 use serde_json::{Value, json};
@@ -67,7 +69,7 @@ async fn answer(stream: TcpStream, tool: &str, input: Value) {
     let mut answer =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n".to_owned();
     for event in events {
-        answer += &format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
+        write!(answer, "event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()).unwrap();
     }
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;

@@ -11,6 +11,7 @@ use super::support::{call, command, patient, server, unavailable};
 
 const SCRIPTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/scripted.cjs");
 
+#[expect(clippy::disallowed_methods, reason = "the test command names the servers")]
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| {
         panic!("{name} is not set: run the tests with `cargo xtask test`, or below `cargo xtask services --`")

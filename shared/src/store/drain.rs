@@ -116,12 +116,11 @@ impl Store {
         has: &(impl Fn(Needs<'_>) -> bool + Sync),
     ) -> Result<Begin, StoreError> {
         let mut held = match self.done(self.lock(session).await?).await? {
-            Stepped::New(held) => held,
             Stepped::Done(mut held, receipt) if held.row.lease_worker == Some(worker) => {
                 let lease = Lease { session, worker, token: held.row.lease_token };
                 return Ok(Begin::Started(lease, mail_again(&mut held, receipt.read()?).await?));
             }
-            Stepped::Done(held, _) => held,
+            Stepped::New(held) | Stepped::Done(held, _) => held,
         };
         // A dead worker's lease is the reaper's to end: it also gives the dead run's claims back.
         if let Some(holder) = held.row.lease_worker {

@@ -130,7 +130,7 @@ impl PostgresPool {
 
     /// Looks at an error: a server that has become read-only stays so, and a new connection may lead to another.
     fn failed(&self, error: sqlx::Error) -> sqlx::Error {
-        let code = error.as_database_error().and_then(|error| error.code());
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
         if code.as_deref() == Some(READ_ONLY) {
             self.stale.mark();
         }

@@ -83,10 +83,7 @@ impl Store {
 
     /// Locks a session for a step of the run that has the lease.
     pub(super) async fn lock_step(&self, lease: &Lease) -> Result<Stepped, StoreError> {
-        let held = match self.lock(lease.session).await {
-            Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
-            other => other?,
-        };
+        let held = SessionTx::lock_for_run(&self.db, lease.session).await?;
         // A step that was done counts, whatever has become of the lease since.
         match self.done(held).await? {
             Stepped::New(held) => {

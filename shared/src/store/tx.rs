@@ -62,13 +62,18 @@ impl SessionTx {
     ///
     /// The lease of a dead worker that nobody has taken is still the run's: it ends by being taken, not by the clock.
     pub(super) async fn lock_leased(db: &Db, lease: &Lease) -> Result<Self, StoreError> {
-        let held = match Self::locked(db.begin().await?, lease.session).await {
-            // A deleted session's lease is as lost as any.
-            Err(StoreError::SessionNotFound) => return Err(StoreError::LeaseLost),
-            other => other?,
-        };
+        let held = Self::lock_for_run(db, lease.session).await?;
         held.is_held_by(lease)?;
         Ok(held)
+    }
+
+    /// The same, whatever has become of the lease.
+    pub(super) async fn lock_for_run(db: &Db, session: SessionId) -> Result<Self, StoreError> {
+        match Self::locked(db.begin().await?, session).await {
+            // A deleted session's lease is as lost as any.
+            Err(StoreError::SessionNotFound) => Err(StoreError::LeaseLost),
+            other => other,
+        }
     }
 
     /// Fails unless the lease is the session's.

@@ -113,13 +113,14 @@ async fn a_run_passes_the_callers_of_its_session(db: &Database) {
     }
     until_waiting(db, 2).await;
     let store = db.store.clone();
-    let run = tokio::spawn(async move {
+    let mut run = JoinSet::new();
+    run.spawn(async move {
         let written = [calls("look", &["c1"])];
         store.append(&lease, mail.turn, &written).await
     });
     until_waiting(db, 3).await;
     execute(&mut other, "COMMIT".to_owned()).await;
-    timeout(SOON, run).await.unwrap().unwrap().unwrap();
+    timeout(SOON, run.join_next()).await.unwrap().unwrap().unwrap().unwrap();
     timeout(SOON, callers.join_all()).await.unwrap();
 }
 
@@ -150,12 +151,13 @@ async fn a_connection_that_is_closed_is_an_outage(db: &Database) {
     let mut other = db.postgres().await;
     lock(&mut other, session).await;
     let store = db.store.clone();
-    let caller = tokio::spawn(async move { store.admit(&message(session, "cut off")).await });
+    let mut caller = JoinSet::new();
+    caller.spawn(async move { store.admit(&message(session, "cut off")).await });
     until_waiting(db, 1).await;
     let kill = "SELECT count(pg_terminate_backend(pid)) FROM (SELECT DISTINCT l.pid FROM pg_locks l JOIN pg_locks t \
                 ON t.pid = l.pid WHERE NOT l.granted AND t.relation = 'sessions'::regclass) AS waiting";
     assert_eq!(db.number(kill).await, 1);
-    assert_outage(timeout(SOON, caller).await.unwrap().unwrap());
+    assert_outage(timeout(SOON, caller.join_next()).await.unwrap().unwrap().unwrap());
     execute(&mut other, "COMMIT".to_owned()).await;
     db.store.admit(&message(session, "whole")).await.unwrap();
     assert_eq!(contents(&db.store, session).await, ["whole"]);
@@ -171,13 +173,14 @@ async fn who_loses_a_deadlock_begins_anew(db: &Database) {
     lock(&mut other, parent).await;
     let caller = store.clone();
     // The end of the child wakes its parent: both are locked, in this order.
-    let cancel = tokio::spawn(async move { caller.cancel_job(child.job).await });
+    let mut cancel = JoinSet::new();
+    cancel.spawn(async move { caller.cancel_job(child.job).await });
     until_waiting(db, 1).await;
     let both = format!("SELECT FROM sessions WHERE id = '{}' FOR UPDATE", child.session);
     timeout(SOON, execute(&mut other, both)).await.expect("the store to lose");
     execute(&mut other, "COMMIT".to_owned()).await;
 
-    let (_, cancelled) = timeout(SOON, cancel).await.unwrap().unwrap().unwrap();
+    let (_, cancelled) = timeout(SOON, cancel.join_next()).await.unwrap().unwrap().unwrap().unwrap();
     assert_eq!(ids(&cancelled.ended), [child.job]);
     assert_eq!(job(&store, child.job).await.state, JobState::Cancelled);
     store.close().await;

@@ -204,7 +204,7 @@ async fn a_session_that_is_locked_is_left_for_the_next_time(db: &Database) {
     if db.server() == Server::Postgres {
         db.execute("BEGIN").await;
         db.execute("SELECT id FROM sessions WHERE title = 'locked' FOR UPDATE").await;
-        let swept = tokio::time::timeout(Duration::from_secs(60), sweep(store, &["helper"], 10)).await;
+        let swept = tokio::time::timeout(Duration::from_mins(1), sweep(store, &["helper"], 10)).await;
         assert_eq!(swept.expect("a locked session stops the sweep"), [free]);
         db.execute("ROLLBACK").await;
     }
@@ -219,11 +219,7 @@ async fn a_sweep_of_many_is_short(db: &Database) {
     forgotten(db, 20_000).await;
     let session = session(&db.store).await;
     admit(&db.store, session, "hello").await;
-    let start = Instant::now();
     assert_eq!(sweep(&db.store, &["helper"], 500).await, [session]);
-    let other = start.elapsed();
-    let start = Instant::now();
     assert_eq!(sweep(&db.store, &["gone"], 500).await.len(), 500);
-    println!("{:?}: of another agent {other:?}, 500 of 20,000 {:?}", db.server(), start.elapsed());
     db.execute("DELETE FROM sessions WHERE agent = 'gone'").await;
 }

@@ -59,7 +59,7 @@ async fn unclear<T: Debug, F: Future<Output = Result<T, StoreError>>>(
     act: impl Fn(Store) -> F,
 ) -> T {
     let store = store.once(Step::generate());
-    proxy.lose_reply(b"", b"COMMIT");
+    proxy.lose_reply(b"", b"COMMIT\0");
     let first = act(store.clone()).await;
     assert!(first.as_ref().is_err_and(StoreError::is_outage), "{first:?}");
     let second = persist(|| act(store.clone())).await;

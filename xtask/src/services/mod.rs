@@ -117,7 +117,7 @@ impl Services {
     }
 }
 
-/// What the tests are told of PgBouncer and of the packages of npm and PyPI, but for what the environment names already.
+/// What the tests are told of `pgbouncer` and of the packages of npm and Python, but for what the environment names already.
 fn packages(missing: Missing) -> Vec<(&'static str, OsString)> {
     type Find = fn(Missing) -> Result<PathBuf>;
     let wanted: [(&'static str, Find); 6] = [

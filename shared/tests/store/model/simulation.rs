@@ -388,7 +388,7 @@ impl<'s> Simulation<'s> {
         let forgotten = self.expected.head().filter(|_| self.expected.lease.is_none());
         let start = Instant::now();
         let swept = loop {
-            let swept = rung_again(&self.store, 0, 10).await;
+            let swept = rung_again(self.store, 0, 10).await;
             // A step that was refused may hold the session for a moment, until its transaction is rolled back.
             if swept.len() == usize::from(forgotten.is_some()) || Duration::from_mins(1) < start.elapsed() {
                 break swept;
