@@ -206,12 +206,11 @@ fn is_host(text: &str) -> bool {
         _ => (text, None),
     };
     let plain = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let named = match plain {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            !host.is_empty() && host.bytes().all(allowed)
-        }
+    let named = if let Some(address) = plain {
+        address.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !host.is_empty() && host.bytes().all(allowed)
     };
     named && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }

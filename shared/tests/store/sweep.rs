@@ -1,6 +1,6 @@
 //! The sweep: the oldest first, only what can be run, and nobody stands in another's way.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use roundhouse_shared::domain::{Cut, EngineKind, JobKind, SessionId};
 use roundhouse_shared::store::{Begin, Due, Needs, NewSession, Store, Sweep};
