@@ -6,6 +6,7 @@ use super::maintenance::{Work, begin_work};
 use super::progress::Meanwhile;
 use super::rows::json;
 use super::step::Stepped;
+use super::turns::{OpenTurn, open_turn};
 use super::tx::{SessionTx, lives};
 use super::{Store, StoreError};
 use crate::domain::{EngineKind, JobId, JobKind, Lease, LeaseToken, MessageId, SessionId, TurnId, WorkerId};
@@ -332,40 +333,6 @@ pub(super) fn pending(row: &Row) -> Result<Pending, StoreError> {
         model: row.get("model")?,
         turn: row.get::<Option<uuid::Uuid>>("turn_id")?.map(TurnId),
     })
-}
-
-/// A turn's row as an attempt finds it.
-struct OpenTurn {
-    /// Which attempt this is.
-    attempt: i64,
-    handed_back: bool,
-    worked_ms: i64,
-}
-
-/// Writes the turn's row, or takes up the one that was cut off.
-async fn open_turn(
-    held: &mut SessionTx,
-    lease: &Lease,
-    turn: TurnId,
-    continued: bool,
-    model: Option<&str>,
-) -> Result<OpenTurn, StoreError> {
-    if continued {
-        let sql = "UPDATE turns SET state = 'running', attempt = attempt + 1, worker_id = $2, token = $3 \
-                   WHERE id = $1 RETURNING attempt, handed_back, worked_ms";
-        let row = held.tx.one(sql, values![turn.0, lease.worker.0, lease.token.0]).await?;
-        return Ok(OpenTurn {
-            attempt: row.get("attempt")?,
-            handed_back: row.get("handed_back")?,
-            worked_ms: row.get("worked_ms")?,
-        });
-    }
-    let sql = "INSERT INTO turns (id, session_id, state, attempt, worker_id, token, model, started_ms) \
-               VALUES ($1, $2, 'running', $3, $4, $5, $6, $7)";
-    let values =
-        values![turn.0, lease.session.0, 1_i64, lease.worker.0, lease.token.0, model, held.row.now_ms,];
-    held.tx.run(sql, values).await?;
-    Ok(OpenTurn { attempt: 1, handed_back: false, worked_ms: 0 })
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ mod seen;
 mod sessions;
 mod step;
 mod sweep;
-mod turn_clock;
+mod turns;
 mod tx;
 mod workers;
 
