@@ -8,7 +8,9 @@ use roundhouse_engines::contract::{
 use roundhouse_engines::process::kill_leftovers;
 use roundhouse_oracle::RecordedRequest;
 
-use crate::host::{self, Host, PIXEL, TOO_LONG, answer, done, forever, is_asleep, is_running, message};
+use crate::host::{
+    self, Host, PIXEL, TOO_LONG, answer, done, forever, is_asleep, is_running, message, until_none_asleep,
+};
 
 fn anchors_and_results(events: &[EngineEvent]) -> (Vec<String>, Vec<String>) {
     let anchors = events.iter().filter_map(|event| match event {
@@ -36,7 +38,7 @@ async fn killed_in_a_tool(host: &Host) -> (InputMessage, String, Vec<EngineEvent
     assert!(matches!(last.last(), Some(EngineEvent::Failed(EngineError::Died { .. }))), "{last:?}");
     assert!(!session.0.is_warm());
     session.close().await;
-    assert!(!is_asleep(), "the tool is gone too");
+    until_none_asleep().await;
     (message, native, events)
 }
 
@@ -120,7 +122,7 @@ async fn a_turn_that_its_host_has_given_back_goes_on_elsewhere() {
     let native = session.native();
     host.has_kept_a_call(&native).await;
     session.close().await;
-    assert!(!is_asleep());
+    until_none_asleep().await;
 
     let mut session = host.resume(&native).await;
     let input = TurnInput {

@@ -241,6 +241,18 @@ pub(crate) fn is_asleep() -> bool {
     is_running(&format!("sleep {}", forever()))
 }
 
+/// Waits until no tool sleeps [`forever`] any more. A killed process is there until the kernel has ended it, which takes a moment
+/// on a busy machine.
+pub(crate) async fn until_none_asleep() {
+    let ended = async {
+        while is_asleep() {
+            // Nothing tells when somebody else's process has ended.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(TOO_LONG, ended).await.expect("the end of a tool that was killed");
+}
+
 /// Whether a process with this in its command line is there.
 pub(crate) fn is_running(words: &str) -> bool {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -3,7 +3,7 @@
 use roundhouse_engines::contract::{Answer, EngineEvent, Injected};
 use serde_json::json;
 
-use crate::host::{Host, Session, deltas, forever, is_asleep, message, permissions};
+use crate::host::{Host, Session, deltas, forever, message, permissions, until_none_asleep};
 
 async fn interrupted(session: &mut Session) -> Vec<EngineEvent> {
     session.0.interrupt().await;
@@ -47,7 +47,7 @@ async fn in_a_tool_which_is_killed() {
     session.until_asleep().await;
     interrupted(&mut session).await;
     assert_eq!(session.chat("say after").await, "after");
-    assert!(!is_asleep());
+    until_none_asleep().await;
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn in_a_tool_that_has_put_something_into_the_background_which_ends_with_th
     interrupted(&mut session).await;
     assert!(!session.0.is_warm(), "nobody keeps it");
     session.close().await;
-    assert!(!is_asleep());
+    until_none_asleep().await;
 
     let mut session = host.open().await;
     session.send("slow 60\ncount to 100").await;
