@@ -56,8 +56,8 @@ async fn no_process_outlives_the_conversation_that_it_has_open(kind: Kind) {
     deployment.end().await;
 }
 
-on!(a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does: Embedded);
-async fn a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does(kind: Kind) {
+on!(a_fork_leaves_the_sources_process_and_what_it_does: Embedded);
+async fn a_fork_leaves_the_sources_process_and_what_it_does(kind: Kind) {
     let env = vec![("ROUNDHOUSE_ENGINE_IDLE", "10m".to_owned())];
     let deployment = Deployment::with(kind, Options { env, ..Engine::Claude.options() }).await;
     let client = deployment.client();
@@ -78,13 +78,6 @@ async fn a_fork_and_a_trim_that_fails_leave_the_sources_process_and_what_it_does
     assert!(deployment.files_of(&native).iter().any(|file| file.starts_with(&temporary)));
 
     client.fork_natively(&session, at).await;
-    let transcript = deployment.transcript(&native);
-    let aside = transcript.with_extension("aside");
-    std::fs::rename(&transcript, &aside).unwrap();
-    assert_eq!(client.trim(&session, at).await.code(), "500 CLAUDE_FORK_FAILED");
-    assert_eq!(client.fork(&session, &json!({})).await.code(), "500 CLAUDE_FORK_FAILED");
-    std::fs::rename(&aside, &transcript).unwrap();
-
     assert_eq!(client.says(AGENT, &session, "X = 9").await, "X = 9");
     assert_eq!((clis(&native), sleeping()), (kept, asleep), "it is the same process, and works on");
     client.trim_natively(&session, at).await;

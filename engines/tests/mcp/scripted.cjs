@@ -13,7 +13,7 @@ const isModern = what.startsWith("modern");
 const known = (id, method, params) => {
   if (method === "initialize" && !isModern) {
     const asked = params.protocolVersion;
-    if (version && asked !== version) {
+    if (version && asked !== version && what !== "any") {
       if (what === "picky") process.exit(1);
       return say({ id, error: { code: -32602, message: "Unsupported protocol version" } });
     }
