@@ -131,7 +131,7 @@ async fn each_caller_gets_its_own_answer_though_the_worker_was_killed_meanwhile(
     // The oracle also says that it was told of the interruption.
     assert!(text(&first["result"]["content"]).starts_with(COUNTED), "{first}");
     // One turn answers both where the second message was sent again together with the first.
-    assert!(text(&second["result"]["content"]).ends_with("X = 9"), "{second}");
+    assert!(text(&second["result"]["content"]).contains("X = 9"), "{second}");
     assert_eq!(told(client, &session, "what is x").await, native("X = 9"));
     deployment.end().await;
 }
